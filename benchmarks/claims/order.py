@@ -26,7 +26,7 @@ class Encoder(nn.Module):
         self.embedding = nn.Embedding(_OTHERS + 2, width)
         self.positions = Sinusoidal(width) if has_positions else nn.Identity()
         self.layers = nn.ModuleList(
-            EncoderLayer(width, 2 * width, MultiHead(width, 4), norm_first=True, dropout=0.0) for _ in range(2)
+            EncoderLayer(width, 2 * width, MultiHead(width, 4), residual="pre", dropout=0.0) for _ in range(2)
         )
         self.mask = Causal() if is_causal else None
 

@@ -8,7 +8,15 @@ from torch import nn
 
 from regard import Causal, Lengths, MultiHead, Rotary
 from regard.attn.call import Need
-from regard.layers.transformer import DecoderLayer, EncoderLayer, FeedForward, GatedFeedForward, Sublayer
+from regard.layers import native_decoder, packed_layers
+from regard.layers.transformer import (
+    RESIDUALS,
+    DecoderLayer,
+    EncoderLayer,
+    FeedForward,
+    GatedFeedForward,
+    Sublayer,
+)
 
 B, T, S, D, F, H = 2, 5, 7, 6, 11, 3
 
@@ -52,7 +60,7 @@ def test_the_gated_feed_forward_net() -> None:
     want = (gate * torch.sigmoid(gate) * (x @ net.inner.weight.T)) @ net.outer.weight.T
     torch.testing.assert_close(net(x), want)
     biased = functools.partial(GatedFeedForward, bias=True)
-    layer = EncoderLayer(D, F, MultiHead(D, H), norm_first=True, dropout=0.0, activation=nn.GELU(), feed=biased)
+    layer = EncoderLayer(D, F, MultiHead(D, H), residual="pre", dropout=0.0, activation=nn.GELU(), feed=biased)
     torch.testing.assert_close(
         layer.feed(x), layer.feed.outer(nn.functional.gelu(layer.feed.gate(x)) * layer.feed.inner(x))
     )
@@ -100,16 +108,49 @@ def test_behind_a_past_as_in_the_whole(norm: str, rotate: bool) -> None:
         torch.testing.assert_close(got.weights, whole.weights[..., first:last, :])
 
 
-def encoder(norm: str = "pre", rotate: bool = False, dropout: float = 0.0) -> EncoderLayer:
+def encoder(residual: str = "pre", rotate: bool = False, dropout: float = 0.0) -> EncoderLayer:
     own = MultiHead(D, H, rotate=Rotary(D // H) if rotate else None)
-    layer = EncoderLayer(D, F, own, norm_first=norm == "pre", dropout=dropout)
+    layer = EncoderLayer(D, F, own, residual=residual, dropout=dropout)
     for key, p in layer.named_parameters():
         if "norm" in key or key.endswith("bias"):
             nn.init.normal_(p, mean=1.0)
     return layer.double()
 
 
-@pytest.mark.parametrize("norm", ["pre", "post"])
+@pytest.mark.parametrize("residual", RESIDUALS)
+def test_forms_of_residual_connections(residual: str) -> None:
+    layer, x = encoder(residual), torch.randn(B, T, D).double()
+    attend, feed, around, last = layer.attention, layer.feed, layer.around_attention, layer.around_feed
+    match residual:
+        case "post":
+            middle = around.norm(x + attend(x))
+            want = last.norm(middle + feed(middle))
+        case "pre":
+            middle = x + attend(around.norm(x))
+            want = middle + feed(last.norm(middle))
+        case "sandwich":
+            middle = x + around.out_norm(attend(around.norm(x)))
+            want = middle + last.out_norm(feed(last.norm(middle)))
+        case _:
+            want = x + attend(around.norm(x)) + feed(last.norm(x))
+    got = layer(x).out
+    torch.testing.assert_close(got, want)
+    got.square().sum().backward()
+    assert all(p.grad is not None for p in layer.parameters())
+
+
+def test_native_paths_know_norms_before_and_behind_alone() -> None:
+    """Of the others they would compute something else."""
+    with pytest.raises(ValueError, match="unknown residual 'paralel'; did you mean 'parallel'"):
+        encoder("paralel")
+    for residual in RESIDUALS:
+        layers = nn.ModuleList([encoder(residual).float()]).eval()
+        is_plain = residual in ("pre", "post")
+        assert (native_decoder._settings(layers[0]) is not None) == is_plain
+        assert (packed_layers._plan(layers) is not None) == is_plain
+
+
+@pytest.mark.parametrize("norm", ["pre", "post", "parallel", "sandwich"])
 @pytest.mark.parametrize("rotate", [True, False], ids=["rotary", "plain"])
 @pytest.mark.parametrize("placed", [True, False], ids=["positions", "the last keys"])
 def test_an_encoder_layer_behind_a_cache_is_the_whole(norm: str, rotate: bool, placed: bool) -> None:
@@ -149,7 +190,7 @@ def test_norm_and_activation_are_the_callers() -> None:
     own = functools.partial(MultiHead, D, H)
     norm, activation = functools.partial(nn.LayerNorm, eps=1e-3), nn.GELU()
     layers = (
-        EncoderLayer(D, F, own(), norm_first=True, dropout=0.0, norm=norm, activation=activation),
+        EncoderLayer(D, F, own(), residual="pre", dropout=0.0, norm=norm, activation=activation),
         DecoderLayer(D, F, own(), own(), norm_first=True, dropout=0.0, norm=norm, activation=activation),
     )
     for layer in layers:
@@ -171,7 +212,7 @@ def test_keys_of_checkpoints_stay() -> None:
 @pytest.mark.parametrize("norm", ["pre", "post"])
 def test_gradients_are_those_of_the_output(norm: str) -> None:
     layer, x, source = decoder(norm), torch.randn(B, 3, D).double(), torch.randn(B, 4, D).double()
-    below = EncoderLayer(D, F, MultiHead(D, H), norm_first=norm == "pre", dropout=0.0).double()
+    below = EncoderLayer(D, F, MultiHead(D, H), residual=norm, dropout=0.0).double()
     mask = Lengths(torch.tensor([4, 2]))
 
     def run(x: torch.Tensor, source: torch.Tensor) -> torch.Tensor:

@@ -98,7 +98,7 @@ def test_an_encoder_layer_is_torch_s(norm: str, ours_to_theirs: bool, kind: str)
     if kind != "relu":
         ours_has = {"activation": nn.GELU(), "norm": functools.partial(nn.LayerNorm, eps=1e-3)}
         theirs_has = {"activation": "gelu", "layer_norm_eps": 1e-3}
-    ours = EncoderLayer(D, F, MultiHead(D, H), norm_first=norm == "pre", dropout=0.0, **ours_has)
+    ours = EncoderLayer(D, F, MultiHead(D, H), residual=norm, dropout=0.0, **ours_has)
     theirs = nn.TransformerEncoderLayer(D, H, F, 0.0, batch_first=True, norm_first=norm == "pre", **theirs_has)
     linked = encoder_layers(ours, theirs)
     assert sum(one.numel() for one, _ in linked) == sum(p.numel() for p in theirs.parameters())

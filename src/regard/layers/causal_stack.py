@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from regard.attn.call import NOTHING, Need
 from regard.attn.kv_cache import KVCache, Segment
 from regard.attn.terms.mask import BooleanMask, Mask
+from regard.attn.terms.rotary import Rotary
 from regard.attn.terms.sequence_masks import Causal, Lengths, Prefix, Window
 from regard.layers.native_decoder import native_stack_step
 from regard.layers.transformer import EncoderLayer
@@ -126,6 +127,11 @@ class CausalStack(nn.Module):
             )
         if memory and positions is not None:
             raise ValueError("positions are for texts without a memory; build the model with memory=0")
+        if positions is not None and self._rotary_of_length is not None:
+            raise ValueError(
+                f"the frequencies of {self._rotary_of_length!r} depend on the length of a text, and a row has several; "
+                "give its scaling a length, or pack no texts"
+            )
         if memory and prefix is not None:
             raise ValueError("a prefix is for texts without a memory; build the model with memory=0")
         causal: Mask = Window(memory[0].keep - 1, 0) if memory and self.same_length else Causal()
@@ -165,6 +171,10 @@ class CausalStack(nn.Module):
             is_inside = positions < lengths.unsqueeze(-1)
             allowed = is_inside if allowed is None else is_inside & allowed
             positions, next_position = positions.expand(len(x), -1), lengths.unsqueeze(-1)
+            if self._rotary_of_length is not None:  # the length of a text is without its padding
+                positions = positions.masked_fill(~is_inside, 0)
+                inside = is_inside.unsqueeze(1).expand(-1, t, -1)
+                mask = inside if mask is None else mask & inside
         pasts: list[KVCache | None] = []
         left = self._left
         prompt_mask: Mask | None = Causal() if left is None else Window(left, 0)
@@ -209,6 +219,15 @@ class CausalStack(nn.Module):
             pasts.append(cache)
         state = CausalState(tuple(pasts), positions, state.next_position + 1, allowed, count)
         return self.norm(x), state if self._left is None else state.drop_before(self._left)
+
+    @property
+    def _rotary_of_length(self) -> Rotary | None:
+        """A rotation whose frequencies depend on the length of the text."""
+        for layer in self.layers:
+            rotate = layer.attention.rotate  # type: ignore[union-attr]
+            if isinstance(rotate, Rotary) and rotate.depends_on_length:
+                return rotate
+        return None
 
     @property
     def _left(self) -> int | None:

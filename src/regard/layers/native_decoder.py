@@ -233,8 +233,8 @@ def _settings(layer: nn.Module) -> tuple[type, int, int, int, bool, float, float
     if type(layer) is DecoderLayer:
         attentions = [layer.self_attention, layer.cross_attention]
         around = [layer.around_self, layer.around_cross, layer.around_feed]
-    elif type(layer) is EncoderLayer:
-        attentions, around = [layer.attention], [layer.around_attention, layer.around_feed]
+    elif type(layer) is EncoderLayer and layer.residual in ("post", "pre"):
+        attentions, around = [layer.attention], [layer.around_attention, layer.around_feed]  # type: ignore[list-item]
     else:
         return None
     feed = layer.feed

@@ -180,7 +180,7 @@ def _plain_layer(layer: nn.Module) -> _PlainLayer | None:
     if not is_plain or any(drop.training and drop.p for drop in drops):
         return None
     kinds = {*map(type, around), *map(type, norms)}
-    if kinds != {Sublayer, nn.LayerNorm}:
+    if kinds != {Sublayer, nn.LayerNorm} or layer.residual not in ("post", "pre"):
         return None
     projections = (attention.query, attention.key, attention.value)
     return _PlainLayer(

@@ -1,7 +1,7 @@
 """Transformer layers: multi-head attention and a feed-forward network, each with a residual connection and a norm.
 
-Models choose the parts: `norm` builds a norm for a width (`functools.partial(nn.LayerNorm, eps=1e-12)`), `norm_first`
-places it before the sublayer, `activation` is that of the feed-forward network, which `feed` builds (`FeedForward` or
+Models choose the parts: `norm` builds a norm for a width (`functools.partial(nn.LayerNorm, eps=1e-12)`), `residual`
+places it around the sublayers, `activation` is that of the feed-forward network, which `feed` builds (`FeedForward` or
 `GatedFeedForward`). Caches are values: a layer takes the cache of the earlier tokens and returns a longer one.
 """
 
@@ -17,6 +17,7 @@ from regard.attn.module_snapshot import has_hooks
 from regard.attn.multihead import MultiHead
 from regard.attn.terms.mask import Mask
 from regard.attn.terms.position import Positions
+from regard.common import checks
 from regard.kernels.feed_forward import can_fuse_feed_forward, gelu_feed_forward
 from regard.layers.dropout import Dropout
 from regard.layers.gelu import is_tanh_gelu
@@ -43,6 +44,25 @@ class Sublayer(nn.Module):
         """The output of f, added to x."""
         x = x + self.dropout(out)
         return x if self.norm_first else self.norm(x)
+
+
+class SandwichSublayer(nn.Module):
+    """x + norm₂(f(norm₁(x))): a norm before f and one on its output, with dropout behind it  (Gemma Team 2024)."""
+
+    norm_first = True
+
+    def __init__(self, dim: int, *, dropout: float, norm: Norm = nn.LayerNorm) -> None:
+        super().__init__()
+        self.norm, self.out_norm = norm(dim), norm(dim)
+        self.dropout = Dropout(dropout)
+
+    def enter(self, x: Tensor) -> Tensor:
+        """The input of f."""
+        return self.norm(x)
+
+    def leave(self, x: Tensor, out: Tensor) -> Tensor:
+        """The output of f, normed and added to x."""
+        return x + self.dropout(self.out_norm(out))
 
 
 class FeedForward(nn.Module):
@@ -108,6 +128,10 @@ def _init_linears(*linears: nn.Linear) -> None:
             nn.init.zeros_(linear.bias)
 
 
+# forms of the residual connections of an EncoderLayer
+RESIDUALS = ("post", "pre", "sandwich", "parallel")
+
+
 class EncoderLayerOutput(NamedTuple):
     """The output of a layer of self-attention."""
 
@@ -117,7 +141,11 @@ class EncoderLayerOutput(NamedTuple):
 
 
 class EncoderLayer(nn.Module):
-    """Self-attention and a feed-forward network: a layer of an encoder or, with a causal mask, of a language model."""
+    """Self-attention and a feed-forward network: a layer of an encoder or, with a causal mask, of a language model.
+
+    `residual` is the form of both sublayers f: "post" norm(x + f(x)); "pre" x + f(norm(x)); "sandwich"
+    x + norm₂(f(norm(x))); "parallel" x + f₁(norm₁(x)) + f₂(norm₂(x)), both of the same x  (Wang & Komatsuzaki 2021).
+    """
 
     def __init__(
         self,
@@ -125,7 +153,7 @@ class EncoderLayer(nn.Module):
         hidden: int,
         attention: MultiHead,
         *,
-        norm_first: bool,
+        residual: str,
         dropout: float,
         norm: Norm = nn.LayerNorm,
         activation: Activation = torch.relu_,
@@ -133,9 +161,14 @@ class EncoderLayer(nn.Module):
     ) -> None:
         super().__init__()
         self.attention = attention
+        checks.known("residual", residual, RESIDUALS)
         self.feed = feed(dim, hidden, dropout=dropout, activation=activation)
+        self.residual = residual
         self.around_attention, self.around_feed = (
-            Sublayer(dim, norm_first=norm_first, dropout=dropout, norm=norm) for _ in range(2)
+            SandwichSublayer(dim, dropout=dropout, norm=norm)
+            if residual == "sandwich"
+            else Sublayer(dim, norm_first=residual != "post", dropout=dropout, norm=norm)
+            for _ in range(2)
         )
 
     def forward(
@@ -160,9 +193,9 @@ class EncoderLayer(nn.Module):
         queries = entered if memory is None else entered[..., memory.shape[-2] :, :]
         keys = None if memory is None else entered
         attended, cache = _self_attend(self.attention, queries, mask, positions, cache, use_cache, need, keys)
-        x = self.around_attention.leave(x, attended.out)
-        x = self.around_feed.leave(x, self.feed(self.around_feed.enter(x)))
-        return EncoderLayerOutput(x, cache, attended.weights)
+        attended_x = self.around_attention.leave(x, attended.out)
+        fed = self.feed(self.around_feed.enter(x if self.residual == "parallel" else attended_x))
+        return EncoderLayerOutput(self.around_feed.leave(attended_x, fed), cache, attended.weights)
 
 
 class DecoderLayerOutput(NamedTuple):

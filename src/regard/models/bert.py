@@ -71,7 +71,7 @@ class BERT(nn.Module):
                 width,
                 feed,
                 self.positions.multi_head(attention),
-                norm_first=norm == "pre",
+                residual=norm,
                 dropout=dropout,
                 norm=lambda dim: nn.LayerNorm(dim, eps),
                 activation=nn.GELU() if activation is None else activation,

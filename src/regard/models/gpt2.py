@@ -34,7 +34,7 @@ def gpt2_stack(
         return nn.LayerNorm(dim, eps)
 
     blocks = [
-        EncoderLayer(width, feed, multi_head(), norm_first=True, dropout=dropout, norm=norm, activation=activation)
+        EncoderLayer(width, feed, multi_head(), residual="pre", dropout=dropout, norm=norm, activation=activation)
         for _ in range(layers)
     ]
     return CausalStack(blocks, norm(width), memory=memory, same_length=same_length)

@@ -74,7 +74,7 @@ class Llama(TransformerLanguageModel):
                 width,
                 feed,
                 heads_layer,
-                norm_first=True,
+                residual="pre",
                 dropout=dropout,
                 norm=norm,
                 activation=activation,

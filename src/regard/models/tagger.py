@@ -201,7 +201,7 @@ class TransformerTagger(WordTagger):
                 width,
                 4 * width if feed is None else feed,
                 self.positions.multi_head(attention),
-                norm_first=True,
+                residual="pre",
                 dropout=dropout,
             )
             for _ in range(layers)

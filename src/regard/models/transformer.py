@@ -113,13 +113,12 @@ class Transformer(EncoderDecoder):
         self.positions = choices[0]
         self.longest = self.positions.bound
         self.source_place, self.target_place = (choice.added() or nn.Identity() for choice in choices)
-        first = norm == "pre"
         self.encoder = nn.ModuleList(
             EncoderLayer(
                 width,
                 feed,
                 choices[0].multi_head(attention),
-                norm_first=first,
+                residual=norm,
                 dropout=dropout,
                 activation=activation,
             )
@@ -131,7 +130,7 @@ class Transformer(EncoderDecoder):
                 feed,
                 choices[1].multi_head(attention),
                 MultiHead(width, heads, attention=head_attention(attention, width // heads)),
-                norm_first=first,
+                norm_first=norm == "pre",
                 dropout=dropout,
                 activation=activation,
             )

@@ -66,7 +66,7 @@ class TransformerXL(TransformerLanguageModel):
 
         def layer(bias: RelativeXL) -> EncoderLayer:
             heads_layer = MultiHead(width, heads, attention=head_attention(attention, width // heads, bias), bias=False)
-            return EncoderLayer(width, feed, heads_layer, norm_first=norm == "pre", dropout=dropout)
+            return EncoderLayer(width, feed, heads_layer, residual=norm, dropout=dropout)
 
         self.stack = CausalStack(
             [layer(bias) for bias in biases],

@@ -59,7 +59,7 @@ class ViT(nn.Module):
                 width,
                 feed,
                 self.positions.multi_head(attention),
-                norm_first=True,
+                residual="pre",
                 dropout=dropout,
                 norm=lambda dim: nn.LayerNorm(dim, eps),
                 activation=nn.GELU() if activation is None else activation,

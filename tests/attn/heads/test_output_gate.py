@@ -108,7 +108,7 @@ def test_layers_of_models_run_the_parts_or_refuse() -> None:
     from regard.layers.transformer import EncoderLayer
 
     for extra in ({"gate": OutputGate(64, 2)}, {"qk_norm": RMSQKNorm(32)}):
-        layers = nn.ModuleList([EncoderLayer(64, 96, MultiHead(64, 2, **extra), norm_first=True, dropout=0.0)]).eval()
+        layers = nn.ModuleList([EncoderLayer(64, 96, MultiHead(64, 2, **extra), residual="pre", dropout=0.0)]).eval()
         x = torch.randn(1, 5, 64)
         with torch.no_grad():
             assert packed_layers(layers, x[0].clone(), [5], torch.arange(5)) is None

@@ -18,6 +18,7 @@ from regard.models.pretrained import load_pretrained
 from regard.models.transfer import text_embedder
 from regard.models.transfer.text_embedder import TextEmbedder
 from regard.models.transfer.text_encoder import TextEncoder
+from regard.positions import DynamicNTKScaling, LinearScaling
 
 TEXTS = [[3, 4, 5, 6, 7], [5, 9], [8], [4, 4, 4], [10, 2, 9, 8, 1, 0, 3], [5, 9]]
 
@@ -69,6 +70,11 @@ def test_plain_layers_run_packed(options: dict[str, Any]) -> None:
     for attention in ("entmax", "additive"):
         assert packed_layers._plan(embedder(attention=attention).encoder.bert.layers) is None
     assert packed_layers._plan(embedder(positions="t5").encoder.bert.layers) is None
+    rotated = embedder(positions="rotary").encoder.bert.layers
+    for scaling, is_plain in ((LinearScaling(2.0), True), (DynamicNTKScaling(2.0, 3), False)):
+        rotated[0].attention.rotate = regard.Rotary(4, rotary_dim=2, scaling=scaling)
+        # packed texts would be rotated by the length of the longest
+        assert (packed_layers._plan(rotated) is not None) == is_plain
     x = torch.randn(3, 12)
     assert packed_layers.packed_layers(layers, x, [3], torch.arange(3)) is None, "gradients are wanted"
 
