@@ -8,8 +8,10 @@ import torch
 from tests.models.cases import HEADS
 from torch import nn
 
+from regard import Rotary
 from regard.layers.position_choices import POSITIONS
 from regard.models import GPT2, Llama, RecurrentLanguageModel, TransformerXL
+from regard.positions import YaRNScaling
 
 # sizes that share no factor: a swapped axis must fail
 B, T, V = 3, 7, 19
@@ -41,6 +43,7 @@ WITHOUT_MEMORY |= {
     "gpt2, additive, relative": gpt2(attention="additive", positions="transformer-xl"),
     "gpt2, entmax, alibi": gpt2(attention="entmax", positions="alibi"),
     "llama, grouped": llama(kv_heads=1, head_dim=6),
+    "llama, yarn": llama(rotate=Rotary(4, scaling=YaRNScaling(4.0, 5, 2.0, 0.5))),
     "llama, biases, tied": llama(bias=True, feed_bias=True, tied=True, attention="additive"),
 }
 WITH_MEMORY: dict[str, Make] = {

@@ -9,6 +9,7 @@ from tests.for_each import for_each
 from tests.models.language_model_cases import ALL, RECURRENT, WITH_MEMORY, B, T, V, built, gpt2, llama, texts, xl
 from torch import Tensor
 
+import regard
 from regard.attn.call import Need
 from regard.decoding.greedy import greedy
 from regard.decoding.prompts import prompt_batch
@@ -308,3 +309,21 @@ def test_tied_tables_are_one_parameter() -> None:
     )
     names = [key for key, _ in model.named_parameters() if key.endswith((".u", ".v"))]
     assert len(names) == 2  # one pair for all layers
+
+
+@torch.no_grad()
+def test_the_length_of_a_text_is_its_own() -> None:
+    """Frequencies that depend on it are not those of a longer text beside it, and packed texts are refused."""
+    rotate = regard.Rotary(4, scaling=regard.positions.DynamicNTKScaling(4.0, 3))
+    model = built(llama(rotate=rotate)).eval()
+    prompts = prompt_batch(PROMPTS)
+    state = model.init_state(prompts.tokens, prompts.lengths)
+    together = model.step(prompts.last.unsqueeze(1), state).logits
+    for n, prompt in enumerate(PROMPTS):
+        alone = model.init_state(torch.tensor([prompt[:-1]]).long())
+        torch.testing.assert_close(model.step(torch.tensor([prompt[-1:]]), alone).logits, together[n : n + 1])
+    documents = torch.tensor([[0, 0, 0, 1, 1, 1, 1]] * B)
+    with pytest.raises(
+        ValueError, match=r"frequencies of Rotary\(4.* depend on the length .*; give its scaling a length"
+    ):
+        model.hidden_states(texts(), documents=documents)

@@ -1,31 +1,25 @@
 """Llama: the decoder of Touvron et al., with grouped heads, rotary positions, RMS norms and a gated feed-forward."""
 
 import functools
-import math
 
-from torch import Tensor, nn
+from torch import nn
 
 from regard.attn.multihead import MultiHead
 from regard.attn.terms.rotary import Rotary
-from regard.attn.terms.rotary_scaling import RotaryScaling
 from regard.common import checks
-from regard.layers.causal_stack import CausalStack
-from regard.layers.dropout import Dropout
 from regard.layers.head_attention import head_attention
-from regard.layers.position_choices import check_heads
 from regard.layers.transformer import Activation, EncoderLayer, GatedFeedForward
-from regard.models.language_model import TransformerLanguageModel, init_weights
+from regard.models.causal_decoder import CausalDecoder, head_width
 
 
-class Llama(TransformerLanguageModel):
+class Llama(CausalDecoder):
     """x += attention(rms x), rotary; x += W₂ (silu(W_g rms x) ∘ W₁ rms x); p = softmax(W rms x)  (Touvron et al. 2023).
 
     Each of the `kv_heads` serves a group of heads (Ainslie et al. 2023). With `window` every token attends to that many
     tokens, itself included, as in Mistral (Jiang et al. 2023). `tied` shares the embedding with the vocabulary layer.
-    `scaling` slows the rotations down for texts longer than those of the training, as in Llama 3.1.
+    `rotate` is the rotation in all layers, such as `Rotary(head_dim, scaling=...)` for texts longer than those of the
+    training; None: `Rotary(head_dim)`.
     """
-
-    output: nn.Linear
 
     def __init__(
         self,
@@ -38,8 +32,7 @@ class Llama(TransformerLanguageModel):
         head_dim: int | None = None,
         feed: int | None = None,
         window: int | None = None,
-        base: float = 10000.0,
-        scaling: RotaryScaling | None = None,
+        rotate: Rotary | None = None,
         bias: bool = False,
         feed_bias: bool = False,
         tied: bool = False,
@@ -48,17 +41,11 @@ class Llama(TransformerLanguageModel):
         eps: float = 1e-6,
         dropout: float = 0.0,
     ) -> None:
-        super().__init__()
         feed = 4 * width if feed is None else feed
-        checks.positive_ints("Llama", vocabulary=vocabulary, layers=layers, feed=feed)
-        if head_dim is None:
-            check_heads("Llama", width, heads)
-        if window is not None:
-            checks.positive_ints("Llama", window=window)
-        dim = width // heads if head_dim is None else head_dim
+        checks.positive_ints("Llama", layers=layers, feed=feed)
+        dim = head_width("Llama", width, heads, head_dim)
+        rotate = Rotary(dim) if rotate is None else rotate
         norm = functools.partial(nn.RMSNorm, eps=eps)
-        self.embedding = nn.Embedding(vocabulary, width)
-        self.dropout = Dropout(dropout)
 
         def layer() -> EncoderLayer:
             heads_layer = MultiHead(
@@ -67,7 +54,7 @@ class Llama(TransformerLanguageModel):
                 kv_heads=kv_heads,
                 head_dim=dim,
                 attention=head_attention(attention, dim),
-                rotate=Rotary(dim, base=base, scaling=scaling),
+                rotate=rotate,
                 bias=bias,
             )
             return EncoderLayer(
@@ -81,14 +68,5 @@ class Llama(TransformerLanguageModel):
                 feed=functools.partial(GatedFeedForward, bias=feed_bias),
             )
 
-        self.stack = CausalStack(
-            [layer() for _ in range(layers)], norm(width), memory=window or 0, same_length=window is not None
-        )
-        self.output = nn.Linear(width, vocabulary, bias=False)
-        init_weights(self, residual_std=0.02 / math.sqrt(2 * layers))
-        nn.init.normal_(self.output.weight, std=0.02)
-        if tied:
-            self.output.weight = self.embedding.weight
-
-    def embed(self, tokens: Tensor, positions: Tensor) -> Tensor:
-        return self.dropout(self.embedding(tokens))
+        stack = [layer() for _ in range(layers)]
+        super().__init__(vocabulary, stack, norm(width), window=window, tied=tied, dropout=dropout)

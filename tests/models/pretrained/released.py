@@ -68,6 +68,28 @@ def llama(kind: str = "LlamaForCausalLM", **choices: Any) -> nn.Module:
     return getattr(transformers, kind)(config(**{**sizes, **choices}))
 
 
+def scaled(kind: str, *, longest: int = 40, head_dim: int = 10, **entries: Any) -> dict[str, Any]:
+    """Options of a config with scaled rotary positions."""
+    parameters = {"rope_type": kind, "rope_theta": 100.0, **entries}
+    return {"max_position_embeddings": longest, "head_dim": head_dim, "rope_parameters": parameters}
+
+
+_SHORT, _LONG = [1.0, 1.1, 1.2, 1.4, 1.8], [1.0, 1.5, 2.0, 3.0, 4.0]
+SCALED: dict[str, dict[str, Any]] = {
+    "llama3": scaled(
+        "llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=12
+    ),
+    "linear": scaled("linear", factor=3.0),
+    "dynamic": scaled("dynamic", factor=3.0, longest=30),
+    "dynamic, beyond": scaled("dynamic", factor=3.0, longest=5),
+    "yarn": scaled("yarn", factor=4.0, original_max_position_embeddings=10, beta_fast=2.0, beta_slow=0.5),
+    "yarn, mscale": scaled("yarn", factor=4.0, original_max_position_embeddings=10, mscale=2.0, mscale_all_dim=0.5),
+    "longrope": scaled("longrope", short_factor=_SHORT, long_factor=_LONG, original_max_position_embeddings=20),
+    "longrope, beyond": scaled("longrope", short_factor=_SHORT, long_factor=_LONG, original_max_position_embeddings=5),
+    "proportional": scaled("proportional", partial_rotary_factor=0.4, factor=2.0),
+}
+
+
 MODELS: dict[str, Callable[[], nn.Module]] = {
     "BertModel": lambda: bert("BertModel"),
     "BertModel without pooler": lambda: bert_without_pooler(),
@@ -99,19 +121,11 @@ MODELS: dict[str, Callable[[], nn.Module]] = {
     "LlamaForCausalLM": llama,
     "LlamaForCausalLM, tied": lambda: llama(tie_word_embeddings=True, attention_bias=True, mlp_bias=True),
     "LlamaForCausalLM, base": lambda: llama(rope_parameters={"rope_type": "default", "rope_theta": 500.0}),
-    "LlamaForCausalLM, scaled": lambda: llama(
-        rope_parameters={
-            "rope_type": "llama3",
-            "rope_theta": 100.0,
-            "factor": 8.0,
-            "low_freq_factor": 1.0,
-            "high_freq_factor": 4.0,
-            "original_max_position_embeddings": 12,
-        },
-        head_dim=10,
-    ),
+    **{f"LlamaForCausalLM, {kind}": lambda kind=kind: llama(**SCALED[kind]) for kind in SCALED},
     "Qwen2ForCausalLM": lambda: llama("Qwen2ForCausalLM"),
+    "Qwen2ForCausalLM, yarn": lambda: llama("Qwen2ForCausalLM", **SCALED["yarn"]),
     "MistralForCausalLM": lambda: llama("MistralForCausalLM", sliding_window=4),
+    "MistralForCausalLM, linear": lambda: llama("MistralForCausalLM", sliding_window=4, **SCALED["linear"]),
 }
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 from tests.for_each import for_each
-from tests.models.pretrained.released import V, made, tokens
+from tests.models.pretrained.released import SCALED, V, made, tokens
 from torch import Tensor
 
 from regard.decoding.greedy import greedy
@@ -96,7 +96,8 @@ PROMPTS = [[3, 5, 1], [6], [1, 3, 3, 9, 4]]
 @for_each(
     "name",
     [
-        *("GPT2LMHeadModel", "LlamaForCausalLM", "LlamaForCausalLM, tied", "LlamaForCausalLM, scaled"),
+        *("GPT2LMHeadModel", "LlamaForCausalLM", "LlamaForCausalLM, tied"),
+        *(f"LlamaForCausalLM, {kind}" for kind in SCALED if "beyond" not in kind),
         *("MistralForCausalLM", "Qwen2ForCausalLM"),
     ],
 )

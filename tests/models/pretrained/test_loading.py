@@ -308,8 +308,8 @@ BROKEN: dict[str, tuple[str, Callable[[Path], object], str]] = {
     ),
     "scaled rotary positions": (
         "LlamaForCausalLM",
-        lambda f: edit(f, rope_parameters={"rope_type": "yarn", "rope_theta": 1.0}),
-        "scales rotary positions by 'yarn', and regard supports 'default' and 'llama3' only",
+        lambda f: edit(f, rope_parameters={"rope_type": "xpos", "rope_theta": 1.0}),
+        "scales rotary positions by 'xpos', and regard supports default, linear, dynamic, .*; take another checkpoint",
     ),
     "an image of three sides": (
         "ViTModel",

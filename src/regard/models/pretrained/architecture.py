@@ -107,10 +107,11 @@ def activation_name(activation: Activation) -> str:
     )
 
 
-def check_writable(model: nn.Module, **expected: tuple[object, object]) -> None:
+def check_writable(model: nn.Module, parts: type | tuple[type, ...] = (), /, **expected: tuple[object, object]) -> None:
     """Raises if a model has parts that transformers' classes do not have: other scores, positions or norms.
 
-    `expected` holds, by the name of an argument, the value that is needed and that of the model.
+    `parts` are kinds of further parts in the heads that the class has. `expected` holds, by the name of an argument,
+    the value that is needed and that of the model.
     """
     name = type(model).__name__
     for argument, (needed, value) in expected.items():
@@ -122,8 +123,8 @@ def check_writable(model: nn.Module, **expected: tuple[object, object]) -> None:
     for part in model.modules():
         if not isinstance(part, MultiHead):
             continue
-        special = [extra for extra in part.extra_parts if extra is not part.rotate]
-        if repr(part.attention) != repr(Attention()):
+        special = [extra for extra in part.extra_parts if extra is not part.rotate and not isinstance(extra, parts)]
+        if repr(part.attention) != repr(Attention()) and not isinstance(part.attention, parts):
             special.append(part.attention)
         if special:
             raise ValueError(

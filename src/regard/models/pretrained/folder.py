@@ -46,6 +46,12 @@ class CheckpointConfig:
             raise self._wrong(key, number, "a finite number")
         return number
 
+    def numbers(self, key: str) -> tuple[float, ...]:
+        values = self._value(key, None)
+        if not isinstance(values, list):
+            raise self._wrong(key, values, "a list of numbers")
+        return tuple(CheckpointConfig(self.folder, {key: value}, self.file).number(key) for value in values)
+
     def epsilon(self, key: str, default: float) -> float:
         """The constant that a norm adds to a variance."""
         value = self.number(key, default)

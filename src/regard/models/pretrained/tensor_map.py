@@ -19,13 +19,15 @@ _DTYPES = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 class TensorMap:
     """theirs = [ours₁; ours₂; …], joined along the first axis, transposed if they keep linears as (in, out).
 
-    `axes` is the number of leading axes of size one that theirs has before those of ours.
+    `axes` is the number of leading axes of size one that theirs has before those of ours. With `groups` the rows of
+    theirs are those of as many heads, each with a part of all ours.
     """
 
     theirs: str
     ours: tuple[str, ...]
     transposed: bool = False
     axes: int = 0
+    groups: int = 1
 
     def shape(self, parameters: Mapping[str, Tensor]) -> tuple[int, ...]:
         """The shape of their tensor."""
@@ -37,12 +39,14 @@ class TensorMap:
         """Our tensors, of theirs."""
         tensor = tensor.reshape(tensor.shape[self.axes :])
         tensor = tensor.T if self.transposed and tensor.ndim == 2 else tensor
-        parts = tensor.split([parameters[name].shape[0] for name in self.ours])
+        sizes = [parameters[name].shape[0] // self.groups for name in self.ours]
+        parts = [part.flatten(0, 1) for part in tensor.unflatten(0, (self.groups, -1)).split(sizes, 1)]
         return dict(zip(self.ours, parts, strict=True))
 
     def join(self, parameters: Mapping[str, Tensor]) -> Tensor:
         """Their tensor, of ours."""
-        tensor = torch.cat([parameters[name] for name in self.ours])
+        parts = [parameters[name].unflatten(0, (self.groups, -1)) for name in self.ours]
+        tensor = torch.cat(parts, 1).flatten(0, 1)
         tensor = tensor.T if self.transposed and tensor.ndim == 2 else tensor
         return tensor.reshape((1,) * self.axes + tuple(tensor.shape))
 
