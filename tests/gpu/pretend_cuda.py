@@ -246,6 +246,8 @@ def pretended_gpu() -> Iterator[None]:
         for name, value in (
             *(("is_available", True), ("is_bf16_supported", True), ("device_count", 1), ("manual_seed_all", None)),
             *(("manual_seed", None), ("mem_get_info", (1 << 34, 1 << 34)), ("set_device", None)),
+            # the generator of the CPU serves both
+            *(("get_rng_state", torch.get_rng_state()), ("set_rng_state", None)),
             *(("get_device_capability", (9, 0)), ("is_current_stream_capturing", False)),
         ):
             stack.enter_context(mock.patch.object(torch.cuda, name, return_value=value))

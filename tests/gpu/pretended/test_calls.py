@@ -181,10 +181,22 @@ def eight_bit() -> nn.Module:
     return heads
 
 
+def normed_and_gated() -> nn.Module:
+    return regard.MultiHead(8, 2, qk_norm=regard.layers.RMSQKNorm(4), gate=regard.layers.OutputGate(8, 2))
+
+
+def continued(model: Any, place: Place) -> list[Tensor]:
+    """The logits after a prompt, which is padded, and after one more token."""
+    state = model.init_state(place(torch.tensor([[3, 4, 5], [6, 7, 0]])), place(torch.tensor([3, 2])))
+    first = model.step(place(torch.tensor([[4], [5]])), state)
+    return [first.logits, model.step(place(torch.tensor([[8], [3]])), first.state).logits]
+
+
 LAYERS: dict[str, tuple[Callable[[], nn.Module], Call]] = {
     "MultiHead, itself": (lambda: regard.MultiHead(8, 2), lambda m, place: m(place(torch.randn(3, 5, 8)))),
     "MultiHead, steps": (lambda: regard.MultiHead(8, 2, rotate=regard.Rotary(4)), steps),
     "MultiHead, an attention per head": (lambda: regard.MultiHead(8, 2, attention=two_heads()), attention()),
+    "MultiHead, norms and a gate": (normed_and_gated, lambda m, place: m(place(torch.randn(3, 5, 8)))),
     "MultiHead, recorded": (lambda: regard.MultiHead(8, 2), recorded),
     "MultiHead, 8-bit": (eight_bit, attention((3, 5, 7, 32))),
     "Sinusoidal": (lambda: regard.Sinusoidal(8), lambda m, place: m(place(torch.randn(3, 5, 8)))),
@@ -192,6 +204,11 @@ LAYERS: dict[str, tuple[Callable[[], nn.Module], Call]] = {
         lambda: regard.positions.LearnedPositions(6, 8),
         lambda m, place: m(place(torch.randn(3, 5, 8))),
     ),
+    **{
+        f"{name}, steps": (lambda model=model: model(9, width=8, layers=1, heads=2), continued)
+        for name, model in regard.models.LANGUAGE_MODELS.items()
+        if name != "recurrent-language-model"
+    },
     "CRF, loss": (lambda: regard.CRF(4), lambda m, place: m.loss(*emissions(place))),
     "CRF, loss without mask": (lambda: regard.CRF(4), lambda m, place: m.loss(*emissions(place)[:2])),
     "CRF, marginals": (lambda: regard.CRF(4), lambda m, place: m.marginals(*emissions(place)[::2])),
