@@ -12,9 +12,7 @@ from regard.kernels.feed_forward import can_fuse_feed_forward, gelu_feed_forward
 from regard.layers.gelu import TanhGELU
 from regard.layers.transformer import FeedForward
 
-needs_native = pytest.mark.skipif(
-    native_library.library() is None or not native_library.has_kernel("regard_gelu"), reason="built without it"
-)
+needs_native = pytest.mark.skipif(native_library.library() is None, reason="no native library")
 
 
 def plain(x: Tensor, inner: Tensor, inner_bias: Tensor, outer: Tensor, outer_bias: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ from regard.kernels.vocab_topk import vocab_topk
 
 LEVELS = [0, 1, 2]
 SIZES = [(1, 1, 1), (2, 17, 3), (7, 33, 64), (13, 70, 257), (6, 128, 2050), (3, 5, 1027)]
-needs_library = pytest.mark.skipif(not native_library.has_kernel("regard_int8_linear"), reason="no native library")
+needs_library = pytest.mark.skipif(native_library.library() is None, reason="no native library")
 
 
 def problem(n: int, f: int, d: int, is_float: bool = False) -> tuple[torch.Tensor, Int8Matrix, torch.Tensor]:

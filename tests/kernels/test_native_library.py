@@ -1,5 +1,6 @@
 """The native library: found, refused with a sentence, chosen by argument."""
 
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -7,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from tests.for_each import for_each
 from torch import Tensor
 
 from regard.kernels import native_library
@@ -100,6 +102,74 @@ def test_a_kernel_refuses_tensors_that_it_would_misread(argument: Callable[[Tens
     ) as told:
         native_library.call_kernel("regard_gelu", x, 6, argument(x), None, torch.empty(6))
     assert got in str(told.value)
+
+
+# what C calls the arguments that the table declares
+C_TYPES = {"int": {"c_int"}, "i64": {"c_long", "c_longlong"}, "double": {"c_double"}}
+POINTERS = {
+    "i64": {"int64", "address"},
+    "int": {"int32"},
+    "unsigned char": {"byte"},
+    "signed char": {"int8"},
+    "float": {"real"},
+    "uint8_t": {"byte"},
+    "int8_t": {"int8"},
+    "int32_t": {"int32"},
+    "void": {"real", "int32", "int64", "byte", "address"},
+}
+OF_DTYPE = {torch.int64: "int64", torch.int32: "int32", torch.int8: "int8", torch.bool: "byte"}
+DECLARED = re.compile(r"EXPORT int (regard_\w+)\(([^)]*)\) \{")
+
+
+def kind_name(kind: object) -> str:
+    """The kind of an argument in the table, as C_TYPES and POINTERS have it."""
+    if isinstance(kind, native_library.Buffer):
+        return OF_DTYPE.get(kind.dtypes[0][0], "real")
+    return "address" if kind is native_library._ADDRESS else kind.__name__
+
+
+def test_the_table_declares_every_function_as_it_is_written_in_c() -> None:
+    source = (Path(native_library.__file__).parent / "csrc" / "native.c").read_text()
+    written = dict(DECLARED.findall(source))
+    assert written.keys() == native_library._SIGNATURES.keys()
+    for name, kinds in native_library._SIGNATURES.items():
+        arguments = [argument.strip() for argument in written[name].split(",") if argument != "void"]
+        assert len(arguments) == len(kinds), name
+        for argument, kind in zip(arguments, kinds, strict=True):
+            c_type, star, _ = argument.removeprefix("const ").rpartition("*")
+            fits = POINTERS[c_type.strip()] if star else C_TYPES[argument.split()[0]]
+            assert kind_name(kind) in fits, f"{name}: {argument} is declared as {kind_name(kind)}"
+
+
+def misfits(kind: native_library.Buffer) -> dict[str, object]:
+    """Arguments that a kernel would misread in this place of a call in float32, and what its error says of them."""
+    (dtype, *_), _ = kind.dtypes
+    fitting = torch.zeros(4, 6, dtype=dtype)
+    integer = torch.int32 if dtype == torch.int64 else torch.int64
+    arguments: dict[str, object] = {
+        f"got {integer} of": fitting.to(integer),
+        "got torch.float64 of": fitting.double(),
+        "on meta": fitting.to("meta"),
+        "got 17": 17,
+    }
+    if kind.layout != "strided":
+        arguments["strides (6, 2) on cpu"] = fitting[:, ::2]
+    if kind.layout == "contiguous":
+        arguments["strides (1, 6) on cpu"] = fitting.T
+    return arguments
+
+
+@has_library
+@for_each("name", native_library._BUFFERS)
+def test_every_kernel_refuses_what_it_would_misread(name: str) -> None:
+    kinds = native_library._SIGNATURES[name][len(native_library._COMMON) :]
+    for place, kind in native_library._BUFFERS[name]:
+        for got, argument in misfits(kind).items():
+            arguments = [None if isinstance(other, native_library.Buffer) else 0 for other in kinds]
+            arguments[place] = argument
+            with pytest.raises(TypeError, match=f"argument {place} of {name} must be {re.escape(str(kind))}") as told:
+                native_library.call_kernel(name, torch.zeros(1), *arguments)
+            assert got in str(told.value)
 
 
 @has_library

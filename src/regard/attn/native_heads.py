@@ -101,11 +101,7 @@ def are_native_bytes(parameters: list[Tensor | None], scales: list[Tensor | None
     if any(t is None or t.dtype != torch.uint8 or not t.is_cpu or not t.is_contiguous() for t in packed):
         return False
     tensors = [t for t in (*floats, *scales) if t is not None]
-    return (
-        all(t.dtype == torch.float32 and t.is_cpu and t.is_contiguous() for t in tensors)
-        and are_native(floats)
-        and has_kernel("regard_int8_decoder_step")
-    )
+    return all(t.dtype == torch.float32 and t.is_cpu and t.is_contiguous() for t in tensors) and are_native(floats)
 
 
 def are_native(parameters: list[Tensor | None]) -> bool:

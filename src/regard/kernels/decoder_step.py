@@ -100,9 +100,8 @@ class DecoderWeights:
 
     def arguments(self) -> tuple[int | None, ...]:
         """The arguments of a kernel from the weights to the scales."""
-        if self.scales is None:
-            return (ctypes.addressof(self.pointers),)
-        return (ctypes.addressof(self.pointers), ctypes.addressof(self.scales), self.is_float)
+        scales = None if self.scales is None else ctypes.addressof(self.scales)
+        return ctypes.addressof(self.pointers), scales, self.is_float
 
 
 def stack_step(
@@ -116,24 +115,15 @@ def stack_step(
     out = torch.empty_like(x)
     entries = [number for past in pasts for number in (*past, *(0,) * 8)]
     table = (ctypes.c_int64 * len(entries))(*entries)
-    has_mask = allowed is not None or weights.scales is not None
     call_kernel(
-        stack_kernel(weights, allowed),
+        "regard_int8_stack_step",
         x,
         *(len(x), length, weights.dim, weights.feed, weights.heads, weights.layers),
         *(weights.norm_first, weights.gelu, weights.scale, weights.eps),
         *(*weights.arguments(), ctypes.addressof(table)),
-        *((allowed,) if has_mask else ()),
-        *(x, out),
+        *(allowed, x, out),
     )
     return out
-
-
-def stack_kernel(weights: DecoderWeights, allowed: Tensor | None) -> str:
-    """The name of the kernel that `stack_step` calls, which a library may lack."""
-    if weights.scales is not None:
-        return "regard_int8_stack_step"
-    return "regard_stack_step" if allowed is None else "regard_gapped_stack_step"
 
 
 def decoder_step(
@@ -163,7 +153,7 @@ def decoder_step(
     table = (ctypes.c_int64 * len(entries))(*entries)
     columns = first + 1 if paths is None else paths.shape[-1]
     call_kernel(
-        "regard_decoder_step" if weights.scales is None else "regard_int8_decoder_step",
+        "regard_int8_decoder_step",
         x,
         *(rows, per, columns, first, d, weights.feed, weights.heads, weights.layers, longest),
         *(weights.norm_first, weights.scale, weights.eps),
@@ -183,7 +173,7 @@ def encode(x: Tensor, weights: DecoderWeights, lengths: Tensor) -> Tensor:  # "b
     entries = layer * weights.layers
     table = (ctypes.c_int64 * len(entries))(*entries)
     call_kernel(
-        "regard_decoder_step" if weights.scales is None else "regard_int8_decoder_step",
+        "regard_int8_decoder_step",
         x,
         *(b * s, s, 0, 0, d, weights.feed, weights.heads, weights.layers, s),
         *(weights.norm_first, weights.scale, weights.eps),

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from regard.kernels.dispatch import choose_route
-from regard.kernels.native_library import call_kernel, has_kernel, unavailable_reason
+from regard.kernels.native_library import call_kernel, unavailable_reason
 
 # outputs per panel and features per quad, as csrc/int8_tiles.h reads them
 PANEL, QUAD = 16, 4
@@ -91,9 +91,7 @@ def native_reason(x: Tensor, matrix: Int8Matrix, *others: Tensor | None) -> str 
             return f"8-bit products are native for float32, not for {tensor.dtype}"
     if not matrix.packed.is_cpu or not matrix.packed.is_contiguous() or not matrix.scale.is_contiguous():
         return "8-bit weights must lie on the cpu in one piece"
-    if not has_kernel("regard_int8_linear"):
-        return unavailable_reason() or "the native library was built without 8-bit products; reinstall regard"
-    return None
+    return unavailable_reason()
 
 
 def is_native(x: Tensor, matrix: Int8Matrix, *others: Tensor | None) -> bool:

@@ -5,6 +5,7 @@ releases the interpreter lock. ``LEVEL`` bounds the instruction set (0 baseline,
 """
 
 import ctypes
+import itertools
 import sys
 from collections.abc import Callable
 from functools import cache
@@ -32,7 +33,7 @@ class Buffer(NamedTuple):
             "rows": "a tensor whose last axis has stride 1",
             "strided": "a tensor",
         }
-        dtypes = dict.fromkeys(dtype for pair in zip(*self.dtypes, strict=False) for dtype in pair)
+        dtypes = dict.fromkeys(itertools.chain(*self.dtypes))
         return f"{layout[self.layout]} of {' or '.join(map(str, dtypes))} on the cpu"
 
 
@@ -42,6 +43,7 @@ _ADDRESS = ctypes.c_void_p
 # floats of the call, and integers as wide as they
 _REAL, _INDEX = Buffer(((torch.float32,), (torch.float64,))), Buffer(((torch.int32,), (torch.int64,)))
 _ROWS = _REAL._replace(layout="rows")
+_FLOAT = Buffer(((torch.float32,), ()))  # kernels of 8-bit weights have no double form
 _INT64, _INT32, _INT8 = (Buffer(((dtype,), (dtype,))) for dtype in (torch.int64, torch.int32, torch.int8))
 _BYTE = Buffer(((torch.bool, torch.uint8),) * 2)
 _MASK = _BYTE._replace(layout="strided")
@@ -49,6 +51,7 @@ _MASK = _BYTE._replace(layout="strided")
 _COMMON: list[Any] = [_INT, _INT, _LONG]  # double or float, highest level, threads
 # n q k d, a and its strides, b and its strides, w
 _ADDITIVE: list[Any] = [*[_LONG] * 4, *[_ROWS, _LONG, _LONG] * 2, _REAL]
+# every function of the library; those that read NULL take None in place of a tensor or a table
 _SIGNATURES: dict[str, list[Any]] = {
     "regard_abi": [],
     "regard_level": [_INT],
@@ -65,10 +68,6 @@ _SIGNATURES: dict[str, list[Any]] = {
     "regard_crf": [*_COMMON, *[_LONG] * 3, _REAL, _INT64, _BYTE, *[_REAL] * 5, _BYTE, _REAL],
     "regard_crf_backward": [*_COMMON, *[_LONG] * 4, _REAL, _INT64, _BYTE, *[_REAL] * 5, _BYTE, *[_REAL] * 3],
     "regard_viterbi": [*_COMMON, *[_LONG] * 3, _REAL, _BYTE, *[_REAL] * 3, _INT64, _REAL],
-    "regard_decoder_step": [
-        *(*_COMMON, *[_LONG] * 9, _INT, _DOUBLE, _DOUBLE),
-        *(_ADDRESS, _ADDRESS, _INT64, _INT64, _REAL, _REAL),
-    ],
     "regard_heads_step": [*_COMMON, *[_LONG] * 6, _DOUBLE, _ADDRESS, _ADDRESS, _REAL, _REAL],
     "regard_ragged": [*_COMMON, *[_LONG] * 4, _DOUBLE, _INT64, *[_REAL] * 3],
     "regard_continuations": [
@@ -81,11 +80,6 @@ _SIGNATURES: dict[str, list[Any]] = {
     "regard_sequence_backward": [*_COMMON, _LONG, _LONG, _INT64, _INT64, *[_REAL] * 9],
     "regard_cell": [*_COMMON, _LONG, _LONG, _ROWS, _LONG, _REAL, _REAL, _ROWS, _LONG, *[_REAL] * 5, _LONG],
     "regard_cell_backward": [*_COMMON, _LONG, _LONG, _REAL, _REAL, _ROWS, _LONG, *[_REAL] * 4],
-}
-
-
-# kernels that a library of the same interface may lack, as it was built before they were added
-_LATER: dict[str, list[Any]] = {
     "regard_padded": [
         *(*_COMMON, *[_LONG] * 6, _DOUBLE, _INT, _INT64, _INT64, *[_ROWS] * 3),
         *(_REAL, _REAL, _ROWS, *[_REAL] * 3),
@@ -93,16 +87,11 @@ _LATER: dict[str, list[Any]] = {
     "regard_heads_step_with_parts": [*_COMMON, *[_LONG] * 6, _DOUBLE, _ADDRESS, _ADDRESS, _ADDRESS, _REAL, _REAL],
     "regard_nonfinite": [_INT, _LONG, _ADDRESS],
     "regard_gelu": [*_COMMON, _LONG, *[_REAL] * 3],
-    "regard_stack_step": [*_COMMON, *[_LONG] * 6, _INT, _INT, _DOUBLE, _DOUBLE, _ADDRESS, _ADDRESS, _REAL, _REAL],
-    "regard_gapped_stack_step": [
-        *(*_COMMON, *[_LONG] * 6, _INT, _INT, _DOUBLE, _DOUBLE),
-        *(_ADDRESS, _ADDRESS, _BYTE, _REAL, _REAL),
-    ],
-    "regard_int8_linear": [*_COMMON, *[_LONG] * 3, _INT, _INT, _REAL, _BYTE, *[_REAL] * 4],
+    "regard_int8_linear": [*_COMMON, *[_LONG] * 3, _INT, _INT, _FLOAT, _BYTE, *[_FLOAT] * 4],
     "regard_int8_sums": [*_COMMON, *[_LONG] * 3, _INT8, _BYTE, _INT32],
     "regard_int8_likeliest": [
-        *(*_COMMON, *[_LONG] * 4, _REAL, _BYTE, _REAL, _REAL, _INT),
-        *(_LONG, _LONG, _ADDRESS, _REAL, _INT64, _REAL),
+        *(*_COMMON, *[_LONG] * 4, _FLOAT, _BYTE, _FLOAT, _FLOAT, _INT),
+        *(_LONG, _LONG, _ADDRESS, _FLOAT, _INT64, _FLOAT),
     ],
     "regard_int8_decoder_step": [
         *(*_COMMON, *[_LONG] * 9, _INT, _DOUBLE, _DOUBLE, _ADDRESS, _ADDRESS, _INT),
@@ -113,10 +102,12 @@ _LATER: dict[str, list[Any]] = {
         *(_ADDRESS, _BYTE, _REAL, _REAL),
     ],
 }
+# kernels that a library of the same interface may lack, as it was built before they were added
+_NEWEST = frozenset({"regard_heads_step_with_parts"})
 # the places of tensors among the arguments of a call
 _BUFFERS = {
     name: [(place, kind) for place, kind in enumerate(kinds[len(_COMMON) :]) if isinstance(kind, Buffer)]
-    for name, kinds in (_SIGNATURES | _LATER).items()
+    for name, kinds in _SIGNATURES.items()
 }
 
 
@@ -128,21 +119,17 @@ def load_library(folder: Path) -> ctypes.CDLL | str:
         return "no native kernels: the package was built without a C compiler; install one and reinstall regard"
     try:
         loaded = ctypes.CDLL(str(paths[0]))
-        for name, arguments in _SIGNATURES.items():
-            _declare(getattr(loaded, name), arguments)
-        for name, arguments in _LATER.items():
-            if hasattr(loaded, name):
-                _declare(getattr(loaded, name), arguments)
+        for name, kinds in _SIGNATURES.items():
+            if name in _NEWEST and not hasattr(loaded, name):
+                continue
+            function = getattr(loaded, name)
+            function.argtypes = [_ADDRESS if isinstance(kind, Buffer) else kind for kind in kinds]
+            function.restype = _INT
     except (OSError, AttributeError) as error:
         return f"no native kernels: {paths[0].name} does not load ({error}); reinstall regard"
     if (version := loaded.regard_abi()) != ABI:
         return f"no native kernels: {paths[0].name} has interface {version}, this regard needs {ABI}; reinstall regard"
     return loaded
-
-
-def _declare(function: Any, arguments: list[Any]) -> None:
-    function.argtypes = [_ADDRESS if isinstance(kind, Buffer) else kind for kind in arguments]
-    function.restype = _INT
 
 
 @cache
@@ -197,7 +184,7 @@ def resolve_native(native: bool | None, *tensors: Tensor) -> bool:
 
 @cache
 def nonfinite_kernel() -> Callable[[bool, int, int], int] | None:
-    """Whether numbers, given by type, count and address, contain a NaN or inf; None: the library has no such kernel."""
+    """Whether numbers, given by type, count and address, contain a NaN or inf; None: there is no library."""
     return getattr(library(), "regard_nonfinite", None)
 
 

@@ -13,7 +13,6 @@ from torch.autograd import Function
 from regard.kernels.native_library import call_kernel
 from regard.kernels.second_derivatives import differentiable_gradients
 
-KERNEL = "regard_padded"
 # the kernels for long texts are as fast with more keys than this
 MOST_KEYS = 512
 
@@ -73,7 +72,7 @@ def _call(
     (b, h, n, d), (_, g, m, _) = q.shape, k.shape
     tensors = (q, k, v) if grad is None else (q, k, v, grad)
     strides = _stride_table(*(s for t in tensors for s in t.stride()[:3]))
-    call_kernel(KERNEL, q, b, h, g, n, m, d, scale, causal, strides, spans, q, k, v, out, lse, grad, *grads)
+    call_kernel("regard_padded", q, b, h, g, n, m, d, scale, causal, strides, spans, q, k, v, out, lse, grad, *grads)
 
 
 class _PaddedFunction(Function):

@@ -13,7 +13,7 @@ from torch import Tensor
 from regard.kernels.dispatch import choose_route
 from regard.kernels.int8_linear import Int8Matrix, int8_linear, is_native
 from regard.kernels.linear import Weight
-from regard.kernels.native_library import call_kernel, has_kernel, resolve_native
+from regard.kernels.native_library import call_kernel, resolve_native
 from regard.kernels.stable_topk import stable_topk
 
 VocabTopK = tuple[Tensor, Tensor, Tensor]  # log p "n k" and the words "n k", log p of the extra word "n"
@@ -65,8 +65,7 @@ def _int8_topk(
     native: bool | None,
 ) -> VocabTopK:
     """The same with 8-bit weights."""
-    runs = is_native(states, weight, bias) and has_kernel("regard_int8_likeliest")
-    if native is False or not runs:
+    if native is False or not is_native(states, weight, bias):
         return topk_of_logits(int8_linear(states, weight, bias, native=native), k, extra, forbidden)
     parts = [weight.packed, weight.scale]
     return _native_topk("regard_int8_likeliest", states, weight, parts, bias, (weight.is_float,), k, extra, forbidden)

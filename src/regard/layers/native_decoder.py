@@ -23,8 +23,7 @@ from regard.attn.native_heads import (
 )
 from regard.attn.quantized_linear import QuantizedLinear
 from regard.attn.terms.position import Sinusoidal
-from regard.kernels.decoder_step import DecoderWeights, addresses, decoder_step, encode, stack_kernel, stack_step
-from regard.kernels.native_library import has_kernel
+from regard.kernels.decoder_step import DecoderWeights, addresses, decoder_step, encode, stack_step
 from regard.layers.gelu import is_tanh_gelu
 from regard.layers.transformer import DecoderLayer, EncoderLayer, FeedForward, Sublayer
 
@@ -118,8 +117,6 @@ def _stack_plan(
     weights = derived((layers, norm), _weights)
     if weights is None or type(layers[0]) is not EncoderLayer:
         return _NOT_PLAIN
-    if not has_kernel(stack_kernel(weights, allowed)):
-        return "the native library was built without its kernel"
     if x.dtype != weights.dtype or x.device.type != "cpu" or x.shape[2] != weights.dim:
         return _UNFIT
     shape = (len(x), weights.heads, 0 if pasts[0] is None else len(pasts[0]), weights.dim // weights.heads)

@@ -12,7 +12,7 @@ from regard.attn.terms.mask import And, Mask, Not
 from regard.attn.terms.sequence_masks import Causal, Lengths
 from regard.kernels import native_library
 from regard.kernels.dispatch import choose_route, has_values
-from regard.kernels.padded_attention import KERNEL, MOST_KEYS, padded_attention, span_table
+from regard.kernels.padded_attention import MOST_KEYS, padded_attention, span_table
 
 
 def unsupported_reason(call: AttentionCall) -> str | None:
@@ -31,8 +31,6 @@ def unsupported_reason(call: AttentionCall) -> str | None:
         return "its lse has no gradient"
     if not has_values(call.q) or choose_route(call.queries, call.keys, call.v) != "direct":
         return "its kernel is called with values alone: not compiled, traced or transformed"
-    if not native_library.has_kernel(KERNEL):
-        return native_library.unavailable_reason() or "the native library was built without it; reinstall regard"
     return native_library.unsupported_reason(call.queries, call.keys, call.v)
 
 

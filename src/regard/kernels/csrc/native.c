@@ -675,14 +675,6 @@ EXPORT int regard_int8_decoder_step(int wide, int most, i64 threads, i64 rows_, 
     return run_step(&t, wide, most, threads, (double)rows_ * layers * d * (6 * d + 2 * feed));
 }
 
-/* The same with weights that are floats. */
-EXPORT int regard_decoder_step(int wide, int most, i64 threads, i64 rows_, i64 per, i64 columns, i64 at, i64 d, i64 feed, i64 heads, i64 layers,
-                               i64 source, int norm_first, double scale, double eps, const void *weights, const void *caches, const i64 *index,
-                               const i64 *lengths, const void *x, void *out) {
-    return regard_int8_decoder_step(wide, most, threads, rows_, per, columns, at, d, feed, heads, layers, source, norm_first, scale, eps, weights, NULL, 0,
-                                    caches, index, lengths, x, out);
-}
-
 /* One token per row through layers that attend to their own cache alone, and the last norm; gelu: that activation instead of relu. visible (rows,
  * columns) is nonzero for the columns that a row attends to; NULL: all. `scales` as above. */
 EXPORT int regard_int8_stack_step(int wide, int most, i64 threads, i64 rows_, i64 columns, i64 d, i64 feed, i64 heads, i64 layers, int norm_first,
@@ -704,21 +696,6 @@ EXPORT int regard_int8_stack_step(int wide, int most, i64 threads, i64 rows_, i6
     const int failed = run_step(&t, wide, most, threads, (double)rows_ * layers * d * (4 * d + 2 * feed));
     free(index);
     return failed;
-}
-
-/* The same with weights that are floats. */
-EXPORT int regard_gapped_stack_step(int wide, int most, i64 threads, i64 rows_, i64 columns, i64 d, i64 feed, i64 heads, i64 layers, int norm_first,
-                                    int gelu, double scale, double eps, const void *weights, const void *caches, const unsigned char *visible,
-                                    const void *x, void *out) {
-    return regard_int8_stack_step(wide, most, threads, rows_, columns, d, feed, heads, layers, norm_first, gelu, scale, eps, weights, NULL, 0, caches,
-                                  visible, x, out);
-}
-
-/* The same where every row attends to all columns. */
-EXPORT int regard_stack_step(int wide, int most, i64 threads, i64 rows_, i64 columns, i64 d, i64 feed, i64 heads, i64 layers, int norm_first,
-                             int gelu, double scale, double eps, const void *weights, const void *caches, const void *x, void *out) {
-    return regard_gapped_stack_step(wide, most, threads, rows_, columns, d, feed, heads, layers, norm_first, gelu, scale, eps, weights, caches, NULL,
-                                    x, out);
 }
 
 /* One token per row through q, k, v, the cache that they extend, and the output projection: weights and biases of q, k, v and out. `parts` are norms of
