@@ -106,6 +106,19 @@ def test_constants_and_entropies_over_many_spans(mask: str | None) -> None:
     close(only.lse, want.lse, "lse by the flash kernel")
 
 
+@pytest.mark.parametrize("mask", ["window", "not"])
+def test_keys_of_hard_reads_are_those_of_the_call(mask: str) -> None:
+    q, k, v = (t.detach() for t in tensors(Sizes(b=2, h=2, q=T, k=T)))
+    holes = MANY[mask]() & (torch.arange(T) % 311 < 200).expand(T, T)
+    for read in (regard.Argmax(), regard.reads.StraightThrough()):
+        want, got = (
+            regard.attend(q, k, v, mask=holes, read=read, need=Need(key_index=True, log_prob=True), backend=backend)
+            for backend in ("eager", "blocked")
+        )
+        assert torch.equal(got.key_index, want.key_index)
+        close(got.log_prob, want.log_prob, "log_prob")
+
+
 def test_a_trained_bias_over_many_spans() -> None:
     sizes = Sizes(b=2, h=2, q=T, k=T, d=4, v=4)
     for bias in ("t5", "shaw", "gaussian", "added"):

@@ -41,6 +41,12 @@ class BlockSpan(NamedTuple):
         """The index of its keys in a tensor "b h k c"."""
         return self.samples, slice(None), self.columns
 
+    def key_of(self, index: Tensor) -> Tensor:
+        """The keys of the call with these numbers among its own; −1, no key, stays."""
+        if isinstance(self.columns, slice):
+            return (index + self.columns.start).where(index >= 0, index)
+        return self.columns[index.clamp_min(0)].where(index >= 0, index)
+
     def part_of(self, call: AttentionCall) -> AttentionCall:
         """The call restricted to this span."""
         restricted = call if self.sample is None else select(call, 0, [self.sample])

@@ -115,6 +115,8 @@ class _Recomputed(torch.autograd.Function):
         for number, span in enumerate(block_spans):
             with torch.set_grad_enabled(is_checked):
                 attended = equation(span.part_of(call), _generator(call, seed, number))
+            if attended.key_index is not None:
+                attended = attended._replace(key_index=span.key_of(attended.key_index))
             if any(getattr(attended, name).requires_grad for name in names):
                 raise RuntimeError(_hidden_tensor(call))
             for name in names:
