@@ -11,7 +11,18 @@ import regard
 from regard import BooleanMask, Causal, Documents, Lengths, Mask, Prefix, Window
 from regard.attn.backends._block_plan import spans
 from regard.attn.terms.tiles import insert_head_axes, tiles
-from regard.masks import Edges
+from regard.masks import (
+    Axial,
+    CrissCross,
+    Dilated,
+    Edges,
+    Fixed,
+    Global,
+    Neighbourhood,
+    RandomBlocks,
+    Strided,
+    Windows,
+)
 
 B, H = 2, 3
 CPU = torch.device("cpu")
@@ -38,6 +49,15 @@ def leaves(q: int, k: int) -> st.SearchStrategy[Mask]:
         seeds.map(lambda n: Documents((drawn(n, B, k) * 3).long(), (drawn(n + 1, B, q) * 3).long())),
         seeds.map(lambda n: Documents((drawn(n, k) * 3).long().sort().values, (drawn(n + 1, q) * 3).long())),
         seeds.map(lambda n: Edges((drawn(n, 2, n % 23) * min(q, k)).long())),
+        st.builds(Dilated, st.integers(1, 3), st.integers(1, 3)),
+        st.builds(Strided, st.integers(1, 4)),
+        st.integers(1, 4).flatmap(lambda stride: st.builds(Fixed, st.just(stride), st.integers(1, stride))),
+        st.builds(Global, st.lists(st.integers(0, k), max_size=3)),
+        st.integers(1, 4).map(lambda size: RandomBlocks(12, size, 2, seed=k)),
+        st.integers(0, 2).map(lambda axis: Axial((2, 3, 2), axis)),
+        st.just(CrissCross((3, 4))),
+        st.integers(0, 1).map(lambda shift: Windows((4, 3), (2, 3), shift)),
+        st.sampled_from([((3, 4), 2, (1, 2)), ((12,), 3, 2), ((2, 2, 3), 2, 1)]).map(lambda a: Neighbourhood(*a)),
         seeds.map(lambda n: BooleanMask(drawn(n, B, H, q, k) < 0.6)),
         seeds.map(lambda n: BooleanMask(drawn(n, B, 1, 1, k) < 0.8)),
         seeds.map(lambda n: BooleanMask(drawn(n, 1, H, q, 1) < 0.8)),

@@ -20,7 +20,7 @@ class Edges(Mask):
     `Edges(index) | Window(0, 0)` adds them all. Nodes are positions; several graphs are packed into one row.
     """
 
-    sparse = True
+    sparse = positional = True
 
     def __init__(self, index: Tensor) -> None:
         if not isinstance(index, Tensor) or index.is_floating_point() or index.dtype == torch.bool:
@@ -68,9 +68,6 @@ class Edges(Mask):
                 f"index of Edges has node {self.nodes - 1}, and there are {keys} keys, one per node; "
                 "pass the features of all nodes, or positions= if the keys are some of them"
             )
-
-    def sample(self, n: int) -> Mask:
-        return self
 
     def __repr__(self) -> str:
         return f"Edges({len(self.codes) - 1} edges)"

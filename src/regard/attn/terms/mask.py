@@ -29,6 +29,8 @@ class Mask(ABC):
 
     # whether whole tiles may be masked, so that computing by tiles pays off
     sparse: bool = False
+    # whether positions alone decide, so that the mask serves every sample
+    positional: bool = False
 
     @property
     def reach(self) -> int | None:
@@ -44,6 +46,17 @@ class Mask(ABC):
         nothing = torch.zeros(1, 1, dtype=torch.bool, device=i.low.device)
         return TileCoverage(~nothing, nothing)
 
+    @property
+    def tiling(self) -> str | None:
+        """The tiles that `tile_order` makes, for `explain`; None: tokens are in a good order as they are. Optional."""
+        return None
+
+    def tile_order(self, positions: Tensor) -> Tensor:  # "n" -> "n"
+        """Numbers by which a backend sorts tokens, so that tokens with common keys share tiles. For masks with a
+        `tiling`.
+        """
+        return positions
+
     def span(self, i: Tensor) -> Span | None:  # "*b q"
         """The allowed keys of the queries at i, if they form one interval per query; None if unknown. Optional."""
         return None
@@ -58,7 +71,7 @@ class Mask(ABC):
 
     def sample(self, n: int) -> "Mask":
         """The same mask for sample n of the first batch axis, which stays as an axis of size one."""
-        return _MaskOfSample(self, n)
+        return self if self.positional else _MaskOfSample(self, n)
 
     def over_heads(self, axes: int) -> "Mask":
         """The same mask for `axes` axes of all heads: a tensor without an axis of heads gets one."""
@@ -116,6 +129,19 @@ class CombinedMask(Mask):
     def __init__(self, *masks: Mask) -> None:
         self.masks = masks
         self.sparse = any(m.sparse for m in masks)
+        self.positional = all(m.positional for m in masks)
+
+    @property
+    def tiling(self) -> str | None:
+        return self._tiled.tiling
+
+    def tile_order(self, positions: Tensor) -> Tensor:
+        return self._tiled.tile_order(positions)
+
+    @property
+    def _tiled(self) -> Mask:
+        """The first mask with a tiling, or the first."""
+        return next((m for m in self.masks if m.tiling is not None), self.masks[0])
 
     def slice(self, rows: Rows, columns: Rows) -> Mask:
         return type(self)(*[m.slice(rows, columns) for m in self.masks])

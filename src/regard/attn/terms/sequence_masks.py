@@ -17,7 +17,7 @@ __all__ = ["Causal", "Documents", "Lengths", "Prefix", "Window"]
 class Window(Mask):
     """−left ≤ j − i ≤ right: the neighbourhood of the query; None leaves a side open  (Beltagy et al. 2020)."""
 
-    sparse = True
+    sparse = positional = True
 
     def __init__(self, left: int | None, right: int | None = 0, **refused: Never) -> None:
         if refused:
@@ -57,9 +57,6 @@ class Window(Mask):
 
     def span(self, i: Tensor) -> Span:
         return Span(None if self.left is None else i - self.left, None if self.right is None else i + self.right + 1)
-
-    def sample(self, n: int) -> Mask:
-        return self
 
     def __repr__(self) -> str:
         return f"Window({self.left}, {self.right})"

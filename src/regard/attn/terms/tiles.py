@@ -10,14 +10,15 @@ from regard.common import checks
 
 
 class Tiles(NamedTuple):
-    """Positions grouped into tiles: the least and the greatest position per tile, the tile size and the number of
-    positions.
+    """Positions grouped into tiles: the least and the greatest position per tile, the tile size, the number of
+    positions, and the positions themselves; the last one fills the last tile.
     """
 
     low: Tensor  # (*b, n)
     high: Tensor  # (*b, n)
     size: int
     length: int
+    positions: Tensor  # (*b, n, size)
 
 
 def tiles(positions: Tensor, size: int) -> Tiles:  # "*b p" -> n = ceil(p / size) tiles
@@ -25,8 +26,9 @@ def tiles(positions: Tensor, size: int) -> Tiles:  # "*b p" -> n = ceil(p / size
     missing = -count % size
     if missing:
         positions = torch.cat([positions, positions[..., -1:].expand(*positions.shape[:-1], missing)], dim=-1)
-    low, high = positions.unflatten(-1, (-1, size)).aminmax(dim=-1)
-    return Tiles(low, high, size, count)
+    positions = positions.unflatten(-1, (-1, size))
+    low, high = positions.aminmax(dim=-1)
+    return Tiles(low, high, size, count, positions)
 
 
 class TileCoverage(NamedTuple):
