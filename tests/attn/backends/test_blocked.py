@@ -6,11 +6,12 @@ import sys
 import pytest
 import torch
 from tests.attn.backends.cases import Case, Sizes, close, resolved, run, tensors
+from tests.for_each import for_each
 from tests.product import first
 from torch import Tensor
 
 import regard
-from regard import BooleanMask, Causal, Documents, Lengths, Mask, Need, Prefix, Window
+from regard import BooleanMask, Causal, Documents, Lengths, Mask, Need, Prefix, Window, masks
 from regard.attn.backends import BACKENDS, blocked
 from regard.attn.terms.read import ReadResult
 
@@ -71,7 +72,15 @@ MANY = {
     "packed": lambda: Documents(torch.stack([torch.arange(T) // 140, torch.arange(T) // 300])),
     "lengths": lambda: Lengths(torch.tensor([650, 90])),
     "prefixes": lambda: Prefix(torch.tensor([300, 0])) & Lengths(torch.tensor([700, 333])),
-    "edges": lambda: regard.masks.Edges(torch.arange(4 * T).view(2, -1) % T // 3) | Window(0, 0),
+    "edges": lambda: masks.Edges(torch.arange(4 * T).view(2, -1) % T // 3) | Window(0, 0),
+    "neighbourhood": lambda: masks.Neighbourhood((23, 31), (5, 3), (2, 1)),
+    "square": lambda: masks.Neighbourhood((T // 28, 28), 5),
+    "cube": lambda: masks.Neighbourhood((7, 10, 10), 3) & Lengths(torch.tensor([650, 90])),
+    "windows": lambda: masks.Windows((25, 28), (5, 4), (2, 1)) | masks.Global([3, 600]),
+    "axial": lambda: masks.Axial((25, 28), axis=0) & ~Documents(torch.arange(T) // 97 % 5),
+    "dilated": lambda: masks.Dilated(9, 7) & Causal(),
+    "fixed": lambda: masks.Fixed(50, 3),
+    "bigbird": lambda: masks.RandomBlocks(T, 32, 2) | Window(9, 9) | masks.Global(3),
     "either": lambda: Window(3, 3) | Lengths(torch.tensor([20, 0])),
     "not": lambda: ~Window(200, 200) & Causal(),
     "given": lambda: BooleanMask(torch.rand(2, 1, 1, T, generator=torch.Generator().manual_seed(0)) < 0.5) & Causal(),
@@ -117,6 +126,39 @@ def test_keys_of_hard_reads_are_those_of_the_call(mask: str) -> None:
         )
         assert torch.equal(got.key_index, want.key_index)
         close(got.log_prob, want.log_prob, "log_prob")
+
+
+@for_each("mask", ["square", "cube"])
+def test_sorted_tokens_of_every_result(mask: str) -> None:
+    """Tokens sorted into tiles come back in their order: in every result, with biases, second derivatives too."""
+    sizes = Sizes(b=2, h=2, q=T, k=T, d=4, v=4)
+    for case in (
+        Case("dot"),
+        Case("dot", bias="alibi"),
+        Case("dot", bias="added"),
+        Case("dot", normalize="null-softmax"),
+    ):
+        same(case, sizes, MANY[mask]())
+    q, k, v = (t.detach().requires_grad_() for t in tensors(sizes))
+    need = Need(lse=True, entropy=True, key_index=True, log_prob=True)
+    want, got = (
+        regard.attend(q, k, v, mask=MANY[mask](), read=regard.Argmax(), need=need, backend=backend)
+        for backend in ("eager", "blocked")
+    )
+    for name in ("out", "lse", "entropy", "key_index", "log_prob"):
+        close(getattr(got, name), getattr(want, name), name)
+    whole = [regard.attention(q, k, v, mask=MANY[mask](), backend=backend) for backend in ("eager", "flash")]
+    twice = []
+    for out in whole:
+        (slope,) = torch.autograd.grad(out.square().sum(), q, create_graph=True)
+        twice.append(torch.autograd.grad(slope.square().sum(), [q, k, v]))
+    for a, b in zip(*twice, strict=True):
+        close(b, a, "second derivative")
+    assert "tokens are sorted into" in regard.explain(q, k, v, mask=MANY[mask](), backend="flash")
+    at = torch.arange(T).expand(2, T)  # an order per sample: the tokens stay where they are
+    some = regard.attention(q, k, v, mask=MANY[mask](), positions=(at, at), backend="flash")
+    close(some, whole[0], "positions of samples")
+    assert "sorted" not in regard.explain(q, k, v, mask=MANY[mask](), positions=(at, at), backend="flash")
 
 
 def test_a_trained_bias_over_many_spans() -> None:

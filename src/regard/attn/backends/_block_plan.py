@@ -1,21 +1,28 @@
 """Plans the blocks of a masked call: spans of queries, each with the keys that some of them may attend to."""
 
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from dataclasses import replace
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from regard.attn.backends._tile_order import tiling, without_features
 from regard.attn.call import AttentionCall
 from regard.attn.call_slicing import select
 from regard.attn.call_tensors import take_tensors
 from regard.attn.terms.bias import TensorBias
-from regard.attn.terms.mask import Rows
+from regard.attn.terms.mask import BooleanMask, Rows
 from regard.attn.terms.tiles import TileCoverage, tiles
 from regard.kernels.dispatch import has_values, in_functorch_transform
 
 # above this many tiles, columns are grouped
 _TILES = 1 << 22
+# columns per tile of sorted tokens: a square of four by four
+_SORTED = 16
+# spans that are computed together; more of them would not fit into the cache
+_BATCH = 8
 
 
 class BlockSpan(NamedTuple):
@@ -25,6 +32,7 @@ class BlockSpan(NamedTuple):
     rows: slice
     columns: Rows
     full: bool  # whether every pair is allowed
+    allowed: Tensor | None = None  # the mask of the span, where it is kept
 
     @property
     def samples(self) -> slice:
@@ -47,10 +55,30 @@ class BlockSpan(NamedTuple):
             return (index + self.columns.start).where(index >= 0, index)
         return self.columns[index.clamp_min(0)].where(index >= 0, index)
 
+    def count_queries(self, samples: int) -> int:
+        """The number of its queries in all of its samples, of so many."""
+        return (samples if self.sample is None else 1) * (self.rows.stop - self.rows.start)
+
+    def take_queries(self, t: Tensor) -> Tensor:  # "b h q *c"
+        return t[self.queries]
+
+    def take_keys(self, t: Tensor) -> Tensor:  # "b h k *c"
+        return t[self.keys]
+
+    def put_queries(self, total: Tensor, t: Tensor) -> None:
+        total[self.queries] = t
+
+    def add_keys(self, total: Tensor, t: Tensor) -> None:
+        if isinstance(self.columns, slice):
+            total[self.keys] += t
+        else:
+            total[self.samples].index_add_(2, self.columns, t)
+
     def part_of(self, call: AttentionCall) -> AttentionCall:
         """The call restricted to this span."""
         restricted = call if self.sample is None else select(call, 0, [self.sample])
-        return restricted.slice(self.rows, self.columns)
+        part = restricted.slice(self.rows, self.columns)
+        return part if self.allowed is None else replace(part, mask=BooleanMask(self.allowed))
 
 
 def loop_reason(call: AttentionCall) -> str | None:
@@ -77,7 +105,9 @@ def reached_share(call: AttentionCall, rows: int = 1) -> float:
 def describe_blocks(call: AttentionCall, rows: int) -> str:
     """Blocks of this many queries and their keys, for `explain`."""
     keys, reach = call.keys.shape[-2], None if call.mask is None else call.mask.reach
-    blocks = f"on blocks of {rows} queries"
+    blocks, tiles_of_mask = f"on blocks of {rows} queries", tiling(call)
+    if tiles_of_mask is not None:
+        return f"{blocks}, masked blocks are skipped, tokens are sorted into {tiles_of_mask}"
     if reach is not None and call.explicit_positions is None and reach + rows <= keys:
         return f"{blocks} with at most {reach + rows - 1} of {keys} keys each"
     return blocks if call.mask is None else f"{blocks}, masked blocks are skipped"
@@ -95,14 +125,63 @@ def spans(call: AttentionCall, rows: int) -> list[BlockSpan]:
         if blocks and _is_continuation(blocks[-1], span):
             span = span._replace(rows=slice(blocks.pop().rows.start, span.rows.stop))
         blocks.append(span)
-    return blocks
+    return blocks if tiling(call) is None else _narrow_spans(call, blocks)
+
+
+def _narrow_spans(call: AttentionCall, blocks: list[BlockSpan]) -> list[BlockSpan]:
+    """The spans of sorted tokens without the keys that their tiles hold and no query attends to. Their masks are kept
+    for backward, unless they take more memory than the queries, keys and values.
+    """
+    pairs = sum((span.rows.stop - span.rows.start) * _count(span.columns) for span in blocks)
+    if pairs > sum(t.numel() * t.element_size() for t in (call.queries, call.keys, call.v)):
+        return blocks
+    narrow = [span for span in blocks if span.full]
+    for alike in batches([span for span in blocks if not span.full], _size):
+        narrow += map(_narrow_span, alike, _allowed(call, alike))
+    return [span for span in narrow if _count(span.columns)]
+
+
+def _allowed(call: AttentionCall, alike: list[BlockSpan]) -> Iterable[Tensor]:
+    """The masks of spans of one size: together, if positions alone decide."""
+    assert call.mask is not None
+    if not call.mask.positional:
+        bare = without_features(call)
+        return [part.mask.dense(*part.positions()) for part in (span.part_of(bare) for span in alike) if part.mask]
+    i, j = call.positions()
+    return call.mask.dense(
+        torch.stack([i[span.rows] for span in alike]), torch.stack([j[span.columns] for span in alike])
+    ).unbind()
+
+
+def _narrow_span(span: BlockSpan, allowed: Tensor) -> BlockSpan:
+    used = allowed.flatten(0, -2).any(0).nonzero().squeeze(-1)
+    columns = used + span.columns.start if isinstance(span.columns, slice) else span.columns[used]
+    return span._replace(columns=columns, allowed=allowed[..., used])
+
+
+def batches(spans: list[BlockSpan], size: Callable[[BlockSpan], Hashable]) -> Iterator[list[BlockSpan]]:
+    """The spans in batches of equal size: a loop over small tiles would take longer than what it computes."""
+    by_size: defaultdict[Hashable, list[BlockSpan]] = defaultdict(list)
+    for span in spans:
+        by_size[size(span)].append(span)
+    for alike in by_size.values():
+        yield from (alike[start : start + _BATCH] for start in range(0, len(alike), _BATCH))
+
+
+def _size(span: BlockSpan) -> Hashable:
+    return span.rows.stop - span.rows.start, _count(span.columns)
+
+
+def _count(columns: Rows) -> int:
+    return columns.stop - columns.start if isinstance(columns, slice) else len(columns)
 
 
 def _block_spans(call: AttentionCall, rows: int) -> Iterator[BlockSpan]:
     """A span for every block of queries with an allowed key, per sample if the mask differs between samples."""
     n, k = call.q.shape[-2], call.keys.shape[-2]
     samples = call.batch[0] if call.batch else 1
-    step = min(64, max(1, samples * -(-n // rows) * k // _TILES))
+    # sorted tokens form tiles of their own, such as squares
+    step = min(64, max(1 if tiling(call) is None else _SORTED, samples * -(-n // rows) * k // _TILES))
     any_allowed, all_allowed = _tile_coverage(call, rows, step)
     width = any_allowed.shape[-1]
     first, last = any_allowed.int().argmax(-1).tolist(), (width - any_allowed.flip(-1).int().argmax(-1)).tolist()

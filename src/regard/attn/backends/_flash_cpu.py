@@ -6,6 +6,7 @@ can skip masked blocks. `available` is False if they are missing.
 
 import functools
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -13,6 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from regard.attn.backends._block_plan import BlockSpan
+from regard.attn.backends._span_groups import SpanGroup
 from regard.attn.call_tensors import put_tensors
 from regard.kernels.second_derivatives import differentiable_gradients, zero_gradients
 
@@ -53,10 +55,15 @@ def whole_span(q: Tensor, k: Tensor) -> BlockSpan:
     return BlockSpan(None, slice(0, q.shape[-2]), slice(0, k.shape[-2]), True)
 
 
+def hidden_scores(allowed: Tensor, dtype: torch.dtype) -> Tensor:
+    """0 for an allowed pair, −inf for every other."""
+    return torch.zeros(allowed.shape, dtype=dtype).masked_fill_(~allowed, -math.inf)
+
+
 def float_mask(mask: Tensor, q: Tensor, k: Tensor) -> Tensor:  # "b h q k", any of the first two axes 1
     """The mask as the kernel takes it: numbers added to the scores."""
     if mask.dtype == torch.bool:
-        mask = torch.zeros(mask.shape, dtype=q.dtype).masked_fill_(~mask, -math.inf)
+        mask = hidden_scores(mask, q.dtype)
     return mask.expand(*mask.shape[:-2], q.shape[-2], k.shape[-2])
 
 
@@ -82,7 +89,7 @@ class Flash(torch.autograd.Function):
         k: Tensor,
         v: Tensor,
         sink: Tensor | None,
-        spans: list[BlockSpan],
+        spans: Sequence[BlockSpan | SpanGroup],
         template: Any,
         scale: float,
         causal: bool,
@@ -97,13 +104,14 @@ class Flash(torch.autograd.Function):
             b, h, n, _ = q.shape
             out = torch.empty(b, n, h, v.shape[-1], dtype=q.dtype).transpose(1, 2)
             lse = torch.empty(b, n, h, dtype=torch.promote_types(q.dtype, torch.float32)).transpose(1, 2)
-            if sum((b if span.sample is None else 1) * (span.rows.stop - span.rows.start) for span in spans) < b * n:
+            if sum(span.count_queries(b) for span in spans) < b * n:
                 out.zero_()
                 lse.fill_(-math.inf)
             for span in spans:
-                part = q[span.queries], k[span.keys], v[span.keys]
+                part = span.take_queries(q), span.take_keys(k), span.take_keys(v)
                 results = _FORWARD(*part, 0.0, False, attn_mask=_numbers(added, span), scale=scale)
-                out[span.queries], lse[span.queries] = results
+                for whole, result in zip((out, lse), results, strict=True):
+                    span.put_queries(whole, result)
         if sink is not None:
             # finite: the lse of a row without a key is −inf, and so may be the null slot
             lse = lse.clamp_min(torch.finfo(lse.dtype).min)
@@ -135,15 +143,16 @@ class Flash(torch.autograd.Function):
             return (*flash_backward(g, q, k, v, out, lse, causal, scale), dsink, *no_gradients)
         dq, dk, dv = torch.zeros_like(q), torch.zeros_like(k), torch.zeros_like(v)
         for span in spans:
-            part = g[span.queries], q[span.queries], k[span.keys], v[span.keys], out[span.queries], lse[span.queries]
+            g_part, q_part, out_part, lse_part = (span.take_queries(t) for t in (g, q, out, lse))
+            part = g_part, q_part, span.take_keys(k), span.take_keys(v), out_part, lse_part
             gradients = _BACKWARD(*part, 0.0, False, attn_mask=_numbers(added, span), scale=scale)
-            dq[span.queries] = gradients[0]
-            dk[span.keys] += gradients[1]
-            dv[span.keys] += gradients[2]
+            span.put_queries(dq, gradients[0])
+            span.add_keys(dk, gradients[1])
+            span.add_keys(dv, gradients[2])
         return (dq, dk, dv, dsink, *no_gradients)
 
 
-def _numbers(added: Any, span: BlockSpan) -> Tensor | None:
+def _numbers(added: Any, span: BlockSpan | SpanGroup) -> Tensor | None:
     """The numbers added to the scores of a span."""
     return added if added is None or isinstance(added, Tensor) else added(span)
 
@@ -154,7 +163,7 @@ def _equation(
     v: Tensor,
     sink: Tensor | None = None,
     *,
-    spans: list[BlockSpan],
+    spans: Sequence[BlockSpan | SpanGroup],
     added: Any,
     scale: float,
     causal: bool,
@@ -163,7 +172,7 @@ def _equation(
     # zeros that depend on every input, even without a span
     out = q.new_zeros(*q.shape[:-1], v.shape[-1]) + (q.sum() + k.sum() + v.sum()) * 0
     for span in spans:
-        s = (q[span.queries] * scale) @ k[span.keys].transpose(-1, -2)
+        s = (span.take_queries(q) * scale) @ span.take_keys(k).transpose(-1, -2)
         numbers = _numbers(added, span)
         if causal:
             numbers = torch.full(s.shape[-2:], -math.inf, dtype=s.dtype).triu(1)
@@ -172,7 +181,7 @@ def _equation(
         if sink is None:
             weights = torch.softmax(s, -1)
         else:
-            slot = sink.to(s.dtype).expand(q.shape[:-1])[span.queries].unsqueeze(-1)
+            slot = span.take_queries(sink.to(s.dtype).expand(q.shape[:-1])).unsqueeze(-1)
             weights = torch.softmax(torch.cat([s, slot], -1), -1)[..., :-1]
-        out[span.queries] = weights.masked_fill(masked, 0.0) @ v[span.keys]
+        span.put_queries(out, weights.masked_fill(masked, 0.0) @ span.take_keys(v))
     return out

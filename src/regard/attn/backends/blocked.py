@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from regard.attn.backends._block_plan import BlockSpan, describe_blocks, loop_reason, reached_share, spans
+from regard.attn.backends._tile_order import run_in_tiles
 from regard.attn.call import Attended, AttentionCall, equation
 from regard.attn.call_tensors import put_tensors, take_tensors
 from regard.kernels.second_derivatives import zero_gradients
@@ -60,6 +61,10 @@ def describe(call: AttentionCall) -> str:
 
 
 def run(call: AttentionCall) -> Attended:
+    return run_in_tiles(call, _run)
+
+
+def _run(call: AttentionCall) -> Attended:
     block_spans = spans(call, _rows(call))
     seed = None
     if call.dropout or call.read.is_stochastic:

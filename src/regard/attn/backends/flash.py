@@ -10,7 +10,9 @@ from torch import Tensor
 
 from regard.attn.backends import dot_softmax
 from regard.attn.backends._block_plan import BlockSpan, describe_blocks, loop_reason, reached_share, spans
-from regard.attn.backends._flash_cpu import Flash, available, float_mask
+from regard.attn.backends._flash_cpu import Flash, available, float_mask, hidden_scores
+from regard.attn.backends._span_groups import SpanGroup, group_spans
+from regard.attn.backends._tile_order import run_in_tiles, without_features
 from regard.attn.call import Attended, AttentionCall
 from regard.attn.call_tensors import take_tensors
 
@@ -57,12 +59,19 @@ def describe(call: AttentionCall) -> str:
 
 
 def run(call: AttentionCall) -> Attended:
+    return run_in_tiles(call, _run)
+
+
+def _run(call: AttentionCall) -> Attended:
     q, k, v = dot_softmax.kernel_inputs(call)
     block_spans = spans(call, _ROWS)
-    numbers = _SpanNumbers(_without_inputs(call))
+    bare = without_features(call)
+    numbers = _SpanNumbers(replace(bare, q=call.q) if call.bias is not None and call.bias.reads_query else bare)
     template, tensors = take_tensors(numbers)
     sink = dot_softmax.null_score(call)
-    out, lse = Flash.apply(q, k, v, sink, block_spans, template, dot_softmax.scale(call), False, *tensors)
+    is_grouped = call.bias is None and not call.need.lse
+    parts = group_spans(block_spans, q.shape[0]) if is_grouped else block_spans
+    out, lse = Flash.apply(q, k, v, sink, parts, template, dot_softmax.scale(call), False, *tensors)
     if call.need.lse:
         for span in block_spans:
             added = numbers(span)
@@ -71,20 +80,15 @@ def run(call: AttentionCall) -> Attended:
     return dot_softmax.to_attended(call, out, lse)
 
 
-def _without_inputs(call: AttentionCall) -> AttentionCall:
-    """The call with empty queries, keys and values, and positions: all that its mask and bias read."""
-    q = call.q if call.bias is not None and call.bias.reads_query else call.q[..., :0]
-    queries, keys, v = (t[..., :0] for t in (call.queries, call.keys, call.v))
-    return replace(call, q=q, queries=queries, keys=keys, v=v, explicit_positions=call.positions())
-
-
 @dataclass
 class _SpanNumbers:
     """The bias, and −inf for the masked pairs, of a span; None if there is neither."""
 
     call: AttentionCall
 
-    def __call__(self, span: BlockSpan) -> Tensor | None:
+    def __call__(self, span: BlockSpan | SpanGroup) -> Tensor | None:
+        if isinstance(span, SpanGroup):
+            return hidden_scores(span.allowed, self.call.queries.dtype).repeat(span.samples, 1, 1, 1)
         if self.call.bias is None and (span.full or self.call.mask is None):
             return None
         part = span.part_of(self.call)

@@ -1,0 +1,67 @@
+"""Sorts the tokens of a call so that those with common keys share the tiles of a loop over blocks.
+
+Row by row, 64 queries of a grid are a line, and their neighbourhoods many whole rows; sorted into squares, their
+neighbourhoods are little more than the square itself.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from regard.attn.call import Attended, AttentionCall
+
+
+def tiling(call: AttentionCall) -> str | None:
+    """The tiles into which the tokens are sorted, for `explain`; None: they stay in their order."""
+    if call.mask is None or (call.explicit_positions is not None and any(t.ndim > 1 for t in call.explicit_positions)):
+        return None  # one order serves all samples
+    return call.mask.tiling
+
+
+def run_in_tiles(call: AttentionCall, run: Callable[[AttentionCall], Attended]) -> Attended:
+    """Runs the call on sorted tokens and puts the results back into the order of the queries."""
+    if tiling(call) is None:
+        return run(call)
+    assert call.mask is not None
+    rows, columns = (call.mask.tile_order(t).argsort(stable=True) for t in call.positions())
+    attended, back = run(_permute_call(call, rows, columns)), rows.argsort()
+    if attended.key_index is not None:
+        index = attended.key_index
+        attended = attended._replace(key_index=columns[index.clamp_min(0)].where(index >= 0, index))
+    return attended.transform(lambda t: _Permute.apply(t, back, rows), lambda t: t[..., back])
+
+
+def _permute_call(call: AttentionCall, rows: Tensor, columns: Tensor) -> AttentionCall:
+    back = rows.argsort(), columns.argsort()
+    queries = _Permute.apply(call.queries, rows, back[0])
+    keys = _Permute.apply(call.keys, columns, back[1])
+    return replace(
+        without_features(call).slice(rows, columns),
+        q=queries if call.q is call.queries else _Permute.apply(call.q, rows, back[0]),
+        queries=queries,
+        keys=keys,
+        v=keys if call.v is call.keys else _Permute.apply(call.v, columns, back[1]),
+    )
+
+
+def without_features(call: AttentionCall) -> AttentionCall:
+    """The call with queries, keys and values of width 0, and positions: all that its mask reads."""
+    empty = {name: getattr(call, name)[..., :0] for name in ("q", "queries", "keys", "v")}
+    return replace(call, **empty, explicit_positions=call.positions())
+
+
+class _Permute(torch.autograd.Function):
+    """t[..., order, :], whose gradient is the inverse order: that of an index would be added entry by entry."""
+
+    @staticmethod
+    def forward(ctx: Any, t: Tensor, order: Tensor, inverse: Tensor) -> Tensor:
+        ctx.save_for_backward(order, inverse)
+        return t[..., order, :]
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor, None, None]:
+        order, inverse = ctx.saved_tensors
+        return _Permute.apply(g, inverse, order), None, None
