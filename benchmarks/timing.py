@@ -120,10 +120,16 @@ def compare(
 
 
 def measure(
-    calls: Mapping[str, Call], effort: Effort, threads: int, *, grad: bool = False, agree: Collection[str] = ()
+    calls: Mapping[str, Call],
+    effort: Effort,
+    threads: int,
+    *,
+    grad: bool = False,
+    agree: Collection[str] = (),
+    clock: Callable[[], float] | None = None,
 ) -> Timed:
-    """Wall time with several threads; CPU time with one, which does not depend on other processes."""
-    clock = time.process_time if threads == 1 else time.perf_counter
+    """Wall time with several threads; CPU time with one, which does not depend on other processes; or a clock."""
+    clock = clock or (time.process_time if threads == 1 else time.perf_counter)
     with _held_still(threads), torch.set_grad_enabled(grad):
         warm = {name: _warmed(call, effort.block, clock) for name, call in calls.items()}
         for name in agree:

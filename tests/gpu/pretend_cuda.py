@@ -261,5 +261,7 @@ def pretended_gpu() -> Iterator[None]:
         # tensors of Python's numbers and lists are made on the CPU and copied, which torch_dispatch sees
         torch._C._set_only_lift_cpu_tensors(True)
         stack.callback(torch._C._set_only_lift_cpu_tensors, False)
+        # the threads of autograd do not know the mode of this one
+        stack.enter_context(torch.autograd.set_multithreading_enabled(False))
         stack.enter_context(_Factories())
         yield

@@ -1,0 +1,1 @@
+"""Parity and speed on a GPU: python -m benchmarks.gpu."""
