@@ -14,7 +14,20 @@ import drawing
 import tables
 import torch
 from draw_letters import backwards, key_value, local, location_sensitive, memory_hop, monotonic, multi_head, neighbour
-from draw_positions import biased, fire, kerple, masks, rotary, stick_breaking, t5, transformer_xl, window
+from draw_positions import (
+    biased,
+    cope,
+    fire,
+    forgetting,
+    kerple,
+    masks,
+    rotary,
+    selective,
+    stick_breaking,
+    t5,
+    transformer_xl,
+    window,
+)
 from draw_words import DIM, KEYS, about, bidaf, co_attention, gumbel, hard, pooling, set_distance
 
 import regard
@@ -106,6 +119,9 @@ SPECIAL: dict[str, Callable[[], list[Panel]]] = {
     "alibi": lambda: biased(regard.ALiBi(4), 4, [f"head {h}: slope 2^-{2 * h + 2}" for h in range(4)]),
     "kerple": kerple,
     "fire": fire,
+    "cope": cope,
+    "forgetting": forgetting,
+    "selective": selective,
     "t5": t5,
     "shaw": lambda: (
         biased(regard.Shaw(DIM, 4), 1, ["clip 4"], q=6.0) + biased(regard.Shaw(DIM, 12), 1, ["clip 12"], q=6.0)

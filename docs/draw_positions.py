@@ -77,6 +77,58 @@ def fire() -> list[Panel]:
 
 
 @torch.no_grad()
+def cope() -> list[Panel]:
+    """Sixteen tokens; the query picks out those that end a sentence."""
+    n, ends = 16, (3, 8, 12)
+    i, scores = torch.arange(n), torch.full((1, n, n), -8.0)
+    scores[..., ends] = 8.0
+    bias, places = regard.biases.CoPE(1, positions=8), regard.biases.CoPE(1, positions=8)
+    places.table.copy_(torch.arange(8.0).unsqueeze(-1))
+    bias.table[1] = 4.0
+    causal, ones = regard.Causal().dense(i, i), torch.ones(1, n, 1)
+    counted = places.of_scores(ones, scores, causal, i, i).masked_fill(~causal, 0.0)[0]
+    weights = bias.of_scores(ones, scores, causal, i, i).masked_fill(~causal, -torch.inf).softmax(-1)[0]
+    return [
+        Panel(counted / 3, "ends of sentences, / 3"),
+        Panel(weights / weights.amax(-1, keepdim=True), "equal keys, e prefers place 1"),
+    ]
+
+
+@torch.no_grad()
+def forgetting() -> list[Panel]:
+    """Equal keys; three kinds of gates."""
+    n = 24
+    panels = []
+    for title, gates in (
+        ("f = 0.9", torch.full((n,), 0.9)),
+        ("f = 0.5", torch.full((n,), 0.5)),
+        ("f = 0.02 at 8 and 16, else 1", torch.ones(n).index_fill(0, torch.tensor([8, 16]), 0.02)),
+    ):
+        total = gates.log().cumsum(0)
+        w = regard.attention(
+            torch.zeros(n, DIM), torch.zeros(n, DIM), torch.eye(n), bias=-total.expand(n, n), mask=regard.Causal()
+        )
+        panels.append(Panel(w / w.amax(-1, keepdim=True), title))
+    return panels
+
+
+@torch.no_grad()
+def selective() -> list[Panel]:
+    """Sixteen equal keys; in head 0 query 5 masks key 2, and query 9 masks keys 3 to 6."""
+    n = 16
+    scores = torch.zeros(2, n, n)
+    scores[0, 5, 2], scores[0, 9, 3:7] = 3.0, 1.5
+    i = torch.arange(n)
+    causal = regard.Causal().dense(i, i)
+    numbers = regard.biases.Selective(2).of_scores(torch.zeros(2, n, 1), scores, causal, i, i)
+    weights = numbers[1].masked_fill(~causal, -torch.inf).softmax(-1)
+    return [
+        Panel(scores[0] / 3, "scores of head 0, / 3"),
+        Panel(weights / weights.amax(-1, keepdim=True), "weights of head 1, equal keys"),
+    ]
+
+
+@torch.no_grad()
 def stick_breaking() -> list[Panel]:
     """Equal scores: a share of what the nearer keys have left."""
     panels = []

@@ -27,6 +27,12 @@ NO_VALUES = {name for name in MECHANISMS if refused(name, E, E, torch.zeros(1, 1
 HEADS = {name for name, module in MODULES.items() if isinstance(module, regard.MultiHead)}
 # mechanisms in which every step knows the steps before, or all of them together
 CHAINED = {name for name, module in MODULES.items() if hasattr(module, "start") or not hasattr(module, "project_kv")}
+# mechanisms in which a row depends on the rows before it
+BY_ROWS = {
+    name
+    for name, module in MODULES.items()
+    if (bias := getattr(getattr(module, "attention", module), "bias", None)) is not None and bias.reads_rows
+}
 # mechanisms that read one key in evaluation
 HARD = {
     name

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 
 import pytest
 import torch
-from tests.attn.mechanism_properties import CHAINED, HARD, HEADS, NO_VALUES, ONE_WIDTH, UNBOUNDED
+from tests.attn.mechanism_properties import BY_ROWS, CHAINED, HARD, HEADS, NO_VALUES, ONE_WIDTH, UNBOUNDED
 from tests.for_each import for_each
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
@@ -164,7 +164,7 @@ def test_leading_axes_are_free(name: str, lead: tuple[int, ...]) -> None:
     agree(got, whole)
 
 
-@for_each("name", sorted(set(ALL) - CHAINED))
+@for_each("name", sorted(set(ALL) - CHAINED - BY_ROWS))
 def test_one_query_at_a_time_equals_all_at_once(name: str) -> None:
     module, (q, k) = built(name).eval(), inputs(name, B)
     i, j = places()
@@ -178,9 +178,10 @@ def test_one_query_at_a_time_equals_all_at_once(name: str) -> None:
 @for_each("name", ALL)
 def test_steps_are_the_whole(name: str) -> None:
     module, (q, k) = built(name).eval(), inputs(name, B)
-    if name in ("co-attention", "bidaf"):
+    if name in {"co-attention", "bidaf"} | BY_ROWS:
         with pytest.raises(
-            TypeError, match=r"cannot go step by step, it needs all queries together; call layer\(q, k\)"
+            TypeError,
+            match=r"cannot go step by step, (it needs all queries together|a row .* before); call layer\(q, k\)",
         ):
             stepwise.project_kv(module, k)
         return
@@ -234,7 +235,7 @@ def test_long_sequences_without_values_have_the_right_shapes(mode: Callable[[], 
 SILENT = {
     "trilinear": {"score.query"},
     "hard-argmax": {"score.key.weight"},
-    **{name: {"key.bias"} for name in HEADS - {"rotary"}},
+    **{name: {"key.bias"} for name in HEADS - {"rotary", "selective"}},
     # what its hidden layer adds at near distances is the same for all keys
     "fire": {"key.bias", "attention.bias.inner.bias", "attention.bias.outer.bias"},
 }

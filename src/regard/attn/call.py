@@ -17,6 +17,7 @@ from regard.attn.terms.normalizer import Normalizer, Softmax
 from regard.attn.terms.position import Positions, default_positions
 from regard.attn.terms.read import Read, WeightedSum, entropy
 from regard.attn.terms.score import Dot, Score, compare as compare_pairs
+from regard.attn.terms.score_bias import ScoreBias
 from regard.attn.terms.tiles import check_leading_axes, insert_head_axes
 from regard.common import checks
 from regard.kernels.dispatch import values_are_readable
@@ -186,6 +187,8 @@ class AttentionCall:
         """The same call for the queries `rows` and the keys `columns`, given by index."""
         i, j = self.positions()
         bias = self.bias
+        if bias is not None and bias.reads_rows:
+            bias = computed_bias(self)
         if isinstance(bias, TensorBias):
             bias = TensorBias(_cut(_cut(bias.values, -2, rows), -1, columns))
         queries = self.queries[..., rows, :]
@@ -214,9 +217,21 @@ def scores(call: AttentionCall, compare: Compare | None = None) -> Tensor:  # ->
     # operands may need float64, as those of Distance do; their scores do not
     if s.dtype == torch.float64 and call.v.dtype != torch.float64:
         s = s.to(torch.float32)
-    if call.bias is not None:
-        s = s + call.bias(call.q, *call.positions(), call.total)
-    return s
+    return s if call.bias is None else s + bias_numbers(call, s)
+
+
+def bias_numbers(call: AttentionCall, s: Tensor) -> Tensor:  # "*b q k" -> "*b q k"
+    """The numbers that the bias of a call adds to its scores s."""
+    assert call.bias is not None
+    if isinstance(call.bias, ScoreBias):
+        return call.bias.of_scores(call.q, s, call.allowed(), *call.positions())
+    numbers: Tensor = call.bias(call.q, *call.positions(), call.total)
+    return numbers
+
+
+def computed_bias(call: AttentionCall) -> TensorBias:
+    """The bias of all rows and heads of a call as a tensor, of which a part can be taken."""
+    return TensorBias(bias_numbers(call, scores(replace(call, bias=None))))
 
 
 def allowed_for(call: AttentionCall, s: Tensor) -> Tensor | None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from regard.attn.call import AttentionCall
+from regard.attn.call import AttentionCall, computed_bias
 from regard.attn.call_tensors import put_tensors, take_tensors
 from regard.attn.terms.bias import Bias, TensorBias
 from regard.attn.terms.mask import Mask, Rows
@@ -56,9 +56,11 @@ def select(call: AttentionCall, axis: int, selected: Sequence[int]) -> Attention
     bias, q, total = call.bias, _select_axis(call.q, axis - axes, index), call.total
     if isinstance(total, Tensor):
         total = _select_axis(total, axis - axes, index)
+    if bias is not None and bias.reads_rows and heads:
+        bias = computed_bias(call)
     if isinstance(bias, TensorBias):
         bias = TensorBias(_select_axis(bias.values, axis - axes, index))
-    elif bias is not None and heads:
+    elif bias is not None and heads and not bias.reads_scores:
         # a bias identifies heads by the axis of q: compute it for all heads and select afterwards
         bias, q, total = _SelectedHeads(bias, index, call.batch[axis]), call.q, call.total
     return replace(

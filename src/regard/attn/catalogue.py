@@ -17,6 +17,7 @@ from collections.abc import Callable
 import torch
 from torch import nn
 
+from regard.attn.heads.forget_gate import ForgetGate
 from regard.attn.heads.output_gate import OutputGate
 from regard.attn.heads.qk_norm import L2QKNorm, LayerQKNorm, QKNorm, RMSQKNorm, WholeRMSQKNorm
 from regard.attn.layer import Attention
@@ -73,7 +74,8 @@ from regard.attn.terms.score import (
     NormedAdditive,
     Trilinear,
 )
-from regard.attn.terms.sequence_masks import Window
+from regard.attn.terms.score_bias import CoPE, Selective
+from regard.attn.terms.sequence_masks import Causal, Window
 from regard.attn.terms.uniform import Uniform
 from regard.common import checks
 
@@ -84,6 +86,7 @@ __all__ = [
     "ChunkwiseSoftmax",
     "CoAttention",
     "Diagonal",
+    "ForgetGate",
     "KeyValue",
     "L2QKNorm",
     "LayerQKNorm",
@@ -120,6 +123,7 @@ def _heads(
     bias: Callable[[int], Bias] | None = None,
     mask: Mask | None = None,
     rotate: Callable[[int], Rotary] | None = None,
+    forget: bool = False,
 ) -> MultiHead:
     """MultiHead with a bias or a rotation built for the width of its heads."""
     width = _head_dim(query_dim)
@@ -131,6 +135,7 @@ def _heads(
         key_dim=key_dim,
         attention=Attention(bias=None if bias is None else bias(width), mask=mask),
         rotate=None if rotate is None else rotate(width),
+        forget=ForgetGate(key_dim, kv_heads or HEADS) if forget else None,
     )
 
 
@@ -192,6 +197,7 @@ GROUPS: dict[str, dict[str, Factory]] = {
     },
     "heads": {
         "multi-head": _heads,
+        "selective": lambda q, k: _heads(q, k, bias=lambda _: Selective(HEADS), mask=Causal()),
         "grouped": lambda q, k: _heads(q, k, kv_heads=HEADS // 2),
         "multi-query": lambda q, k: _heads(q, k, kv_heads=1),
     },
@@ -204,6 +210,8 @@ GROUPS: dict[str, dict[str, Factory]] = {
         "kerple": lambda q, k: _heads(q, k, bias=lambda _: KerpleLog(HEADS)),
         "kerple-power": lambda q, k: _heads(q, k, bias=lambda _: KerplePower(HEADS)),
         "fire": lambda q, k: _heads(q, k, bias=lambda _: FIRE(HEADS)),
+        "cope": lambda q, k: _heads(q, k, bias=CoPE),
+        "forgetting": lambda q, k: _heads(q, k, mask=Causal(), forget=True),
         "shaw": lambda q, k: _heads(q, k, bias=Shaw),
         "transformer-xl": lambda q, k: _heads(q, k, bias=lambda width: RelativeXL(HEADS * width, HEADS, width)),
         "rotary": lambda q, k: _heads(q, k, rotate=Rotary),

@@ -12,6 +12,7 @@ from regard.attn.base import AttentionModule
 from regard.attn.call import Attended, AttentionInputs, Need
 from regard.attn.call_builder import check_positions
 from regard.attn.functional import set_rows_nan
+from regard.attn.heads.forget_gate import ForgetGate
 from regard.attn.heads.output_gate import OutputGate
 from regard.attn.heads.qk_norm import QKNorm
 from regard.attn.kv_cache import KVCache
@@ -19,8 +20,10 @@ from regard.attn.layer import Attention
 from regard.attn.nonfinite import finite, zero_nonfinite
 from regard.attn.terms.bias import is_score_mask
 from regard.attn.terms.mask import BooleanMask, Mask, Or, as_mask
-from regard.attn.terms.position import Positions
+from regard.attn.terms.position import Positions, default_positions
 from regard.attn.terms.rotary import Rotary, RotaryPositions, token_positions
+from regard.attn.terms.sequence_masks import Window
+from regard.attn.terms.tiles import insert_head_axes
 from regard.common import checks
 from regard.kernels.dispatch import is_autocasting, values_are_readable
 
@@ -32,7 +35,8 @@ class MultiHead(AttentionModule):
     2023; 1 is multi-query, Shazeer 2019). `head_dim` is the width of queries and keys per head, d_k of the paper, and
     `head_value_dim` that of values, d_v: the same unless given. `attention` is one layer for all heads, or a list with
     one per head. `qk_norm` normalizes queries and keys, then `rotate` rotates them by their positions; `gate` weights
-    the output of the heads. A query that may attend to no key gives the bias of W_O.
+    the output of the heads; `forget` lets tokens discount the keys before them. A query that may attend to no key gives
+    the bias of W_O.
 
         heads(x)                      self-attention
         heads(x, source)              cross-attention
@@ -55,6 +59,7 @@ class MultiHead(AttentionModule):
         qk_norm: QKNorm | None = None,
         rotate: Rotary | None = None,
         gate: OutputGate | None = None,
+        forget: ForgetGate | None = None,
         bias: bool = True,
         dropout: float = 0.0,
     ) -> None:
@@ -70,6 +75,8 @@ class MultiHead(AttentionModule):
             checks.instance_of("rotate", rotate, Rotary, "Rotary(head_dim)")
         if gate is not None:
             checks.instance_of("gate", gate, OutputGate, "OutputGate(dim, heads)")
+        if forget is not None:
+            checks.instance_of("forget", forget, ForgetGate, "ForgetGate(dim, heads)")
         kv_heads = heads if kv_heads is None else kv_heads
         checks.positive_ints("MultiHead", dim=dim, heads=heads, kv_heads=kv_heads)
         if head_dim is None and dim % heads:
@@ -92,7 +99,7 @@ class MultiHead(AttentionModule):
         self.key = nn.Linear(key_dim, kv_heads * self.head_dim, bias=bias)
         self.value = nn.Linear(value_dim, kv_heads * self.head_value_dim, bias=bias)
         self.out = nn.Linear(heads * self.head_value_dim, dim, bias=bias)
-        self.qk_norm, self.rotate, self.gate = qk_norm, rotate, gate
+        self.qk_norm, self.rotate, self.gate, self.forget = qk_norm, rotate, gate, forget
         if isinstance(attention, Attention) or attention is None:
             self.attention: nn.Module = Attention(dropout=dropout) if attention is None else attention
         else:
@@ -112,6 +119,8 @@ class MultiHead(AttentionModule):
             qk_norm.check(heads, kv_heads, self.head_dim)
         if gate is not None:
             gate.check(dim, heads, self.head_value_dim)
+        if forget is not None:
+            forget.check(key_dim, kv_heads, self.attention)
         if rotate is not None and rotate.dim != self.head_dim:
             raise ValueError(
                 f"rotate must turn heads of width {self.head_dim}, got {rotate!r}; try Rotary({self.head_dim})"
@@ -135,7 +144,7 @@ class MultiHead(AttentionModule):
     @property
     def extra_parts(self) -> list[nn.Module]:
         """The parts beside projections and attention: paths for plain heads compute none of them."""
-        return [part for part in (self.qk_norm, self.rotate, self.gate) if part is not None]
+        return [part for part in (self.qk_norm, self.rotate, self.gate, self.forget) if part is not None]
 
     def _split(self, x: Tensor, width: int) -> Tensor:  # "*b n h·d" -> "*b n h d"
         # split by the width: under tensor parallelism a process has some of the heads
@@ -153,8 +162,13 @@ class MultiHead(AttentionModule):
         *,
         past: KVCache | None = None,
         positions: RotaryPositions | None = None,
+        allowed: Tensor | None = None,
     ) -> KVCache:  # "*b k e", "*b k v"
-        """The heads' keys and values of k, appended to `past`: the input of a decoding step or a cross-attention."""
+        """The heads' keys and values of k, appended to `past`: the input of a decoding step or a cross-attention.
+
+        `allowed` are the keys that each of them may attend to, bool "*b h k past+k", by which a forget gate continues
+        the past of hypotheses that share a cache; None: all before it.
+        """
         if isinstance(v, KVCache):
             raise TypeError("v must be a tensor, got a KVCache; pass a cache by name, project_kv(k, past=cache)")
         self._check_kv(k, v)
@@ -169,6 +183,8 @@ class MultiHead(AttentionModule):
         if isinstance(self.attention, Attention):  # per-head attentions project their keys at every call
             self.attention.score.check(None, keys)
             keys = self.attention.score.shift_keys(self.attention.score.keys(keys), start)
+            if self.forget is not None:
+                keys = self.forget.extend_keys(keys, k, past, allowed, self.attention)
         if past is None:
             return KVCache(keys, values, positions)
         return past.extend(keys, values, positions)
@@ -193,14 +209,39 @@ class MultiHead(AttentionModule):
         stepped = native_heads.step(self, x, past, mask, positions) if type(self) is MultiHead else None
         if stepped is not None:
             return stepped
-        cache = self._step_cache(x, past, positions)
+        cache = self.step_cache(x, past, mask, positions)
         return self(x, cache, mask=mask, positions=positions), cache
 
-    def _step_cache(self, x: Tensor, past: KVCache | None, positions: Positions | None) -> KVCache:
+    def step_cache(
+        self, x: Tensor, past: KVCache | None, mask: Mask | Tensor | None, positions: Positions | None
+    ) -> KVCache:
+        """`past` with the keys and values of x, as a step attends to them."""
         self._check(x, x, None)
+        bias = self.attention.bias if isinstance(self.attention, Attention) else None
+        if past is not None and bias is not None and bias.reads_rows:
+            raise ValueError(
+                f"past={past!r} has no scores of earlier queries, which {bias!r} reads; call the layer on all tokens"
+            )
         # a cache stores positions for rotary alone: all other terms get theirs at every call
         rotated = positions[0] if positions is not None and self.rotate is not None else None
-        return self.project_kv(x, past=past, positions=rotated)
+        return self.project_kv(x, past=past, positions=rotated, allowed=self._allowed_keys(x, past, mask, positions))
+
+    def _allowed_keys(
+        self, x: Tensor, past: KVCache | None, mask: Mask | Tensor | None, positions: Positions | None
+    ) -> Tensor | None:  # bool "*b 1 n past+n"
+        """The keys that tokens behind `past` may attend to in some head, if a forget gate continues from them.
+
+        Under a window, and without a mask, the past of a token are all tokens before it.
+        """
+        if self.forget is None or past is None or mask is None or isinstance(mask, Window):
+            return None
+        mask = _over_heads(mask > -torch.inf if is_score_mask(mask) else mask, x)
+        assert mask is not None
+        count = len(past) + x.shape[-2]
+        fitted = as_mask(mask).fit((*x.shape[:-2], self.heads), x.shape[-2], count, x.device)
+        i, j = token_positions(positions) or default_positions(x.shape[-2], count, x.device)
+        allowed = insert_head_axes(fitted.dense(i, j), x.ndim + 1)
+        return allowed.any(-3, keepdim=True) if allowed.ndim > 2 else allowed
 
     def explain_step(
         self,
@@ -214,7 +255,7 @@ class MultiHead(AttentionModule):
         path = native_heads.layer_path(self, x, past, mask, positions)
         # a cache without the storage of `past`, which the next step continues
         copied = None if past is None else KVCache(past.keys, past.values, past.positions)
-        inputs = AttentionInputs(x, self._step_cache(x, copied, positions), None, mask, positions)
+        inputs = AttentionInputs(x, self.step_cache(x, copied, mask, positions), None, mask, positions)
         return self._explain_heads(inputs, path)
 
     def attend_inputs(self, inputs: AttentionInputs) -> Attended:  # weights are "*b h q k"
@@ -315,6 +356,9 @@ class MultiHead(AttentionModule):
             if i is None and memory.positions is not None:
                 i = memory.positions[..., start:]
             queries = self.rotate(queries, i, start=start)
+        if self.forget is not None:
+            assert isinstance(self.attention, Attention)
+            queries = self.forget.extend_queries(queries, self.attention)
         if queries.shape[-3] != self.heads or memory.keys.shape[-3] != self.kv_heads:
             self._check_local_heads(queries.shape[-3], memory.keys.shape[-3])
         return queries, memory

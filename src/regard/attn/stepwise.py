@@ -18,11 +18,18 @@ from torch import Tensor, nn
 from regard.attn.call import NOTHING, Attended, Need
 from regard.attn.kv_cache import KVCache
 from regard.attn.mechanisms.explicit_weights import check_one_step
+from regard.attn.terms.bias import Bias
 from regard.attn.terms.mask import Mask
 
 
 def project_kv(layer: nn.Module, k: Tensor, v: Tensor | None = None) -> KVCache:  # "*b k e", "*b k v"
     """Projects the keys that all steps attend to."""
+    bias = getattr(getattr(layer, "attention", layer), "bias", None)
+    if isinstance(bias, Bias) and bias.reads_rows:
+        raise TypeError(
+            f"{type(bias).__name__} cannot go step by step, a row of it depends on the rows before; call layer(q, k) "
+            "instead"
+        )
     if not callable(getattr(layer, "project_kv", None)):
         raise TypeError(
             f"{type(layer).__name__} cannot go step by step, it needs all queries together; call layer(q, k) instead"

@@ -11,6 +11,8 @@ PositionName = Literal[
     "kerple",
     "kerple-power",
     "fire",
+    "cope",
+    "forgetting",
     "t5",
     "shaw",
     "transformer-xl",

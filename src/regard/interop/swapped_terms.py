@@ -55,6 +55,11 @@ class SwappedTerms:
         """The sum of both; a bias of a call of torch or transformers is a tensor."""
         if self.bias is None or bias is None:
             return self.bias if bias is None else bias
+        if self.bias.reads_scores:
+            raise ValueError(
+                f"bias={self.bias!r} reads the scores, and this call already adds a tensor to them; swap it into "
+                "layers whose mask is boolean"
+            )
         assert isinstance(bias, Tensor)
         assert isinstance(inputs.k, Tensor)
         count = inputs.k.shape[-2]

@@ -6,10 +6,12 @@ from typing import get_args
 
 from torch import Tensor, nn
 
+from regard.attn.heads.forget_gate import ForgetGate
 from regard.attn.multihead import MultiHead
 from regard.attn.terms.bias import FIRE, ALiBi, Bias, KerpleLog, KerplePower, RelativeXL, Shaw, T5Buckets
 from regard.attn.terms.position import HalfWave, LearnedPositions, Sinusoidal
 from regard.attn.terms.rotary import Rotary
+from regard.attn.terms.score_bias import CoPE
 from regard.common import checks
 from regard.common.options.checks import check_even_heads
 from regard.common.position_names import BOUNDED_POSITIONS, PositionName
@@ -29,6 +31,7 @@ BIASES: dict[str, Callable[[int, int, bool], Bias]] = {
     "kerple": lambda width, heads, causal: KerpleLog(heads),
     "kerple-power": lambda width, heads, causal: KerplePower(heads),
     "fire": lambda width, heads, causal: FIRE(heads),
+    "cope": lambda width, heads, causal: CoPE(width // heads),
     "t5": lambda width, heads, causal: T5Buckets(heads, bidirectional=not causal),
 }
 POSITIONS: tuple[str, ...] = get_args(PositionName)
@@ -60,7 +63,14 @@ class PositionChoice:
         dim = self.width // self.heads
         bias = BIASES[self.name](self.width, self.heads, self.causal) if self.name in BIASES else None
         rotate = Rotary(dim) if self.name == "rotary" else None
-        return MultiHead(self.width, self.heads, attention=head_attention(attention, dim, bias), rotate=rotate)
+        forget = ForgetGate(self.width, self.heads) if self.name == "forgetting" else None
+        return MultiHead(
+            self.width,
+            self.heads,
+            attention=head_attention(attention, dim, bias, self.heads),
+            rotate=rotate,
+            forget=forget,
+        )
 
     @property
     def bound(self) -> int | None:

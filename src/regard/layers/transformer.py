@@ -277,9 +277,7 @@ def _self_attend(
         out, cache = attention.step(x, cache, mask=mask, positions=positions)
         return Attended(out), cache
     if use_cache:
-        # a cache stores positions for rotary alone: all other terms get theirs at every call
-        rotated = positions[0] if positions is not None and attention.rotate is not None else None
-        keys = cache = attention.project_kv(x, past=cache, positions=rotated)
+        keys = cache = attention.step_cache(x, cache, mask, positions)
     if need == NOTHING:  # call its forward, so that forward hooks fire
         return Attended(attention(x, keys, mask=mask, positions=positions)), cache
     return attention.attend(x, keys, mask=mask, positions=positions, need=need), cache

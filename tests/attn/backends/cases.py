@@ -56,12 +56,20 @@ SCORES: dict[str, Callable[[Sizes], regard.Score]] = {
     "kernel-taylor": lambda s: regard.scores.Kernel("taylor"),
 }
 
+
+def _drawn(bias: regard.biases.CoPE) -> regard.Bias:
+    """With a table that is not zero, as it is before training."""
+    nn.init.normal_(bias.table)
+    return bias
+
+
 BIASES: dict[str, Callable[[Sizes], regard.Bias | Tensor | None]] = {
     "none": lambda s: None,
     "alibi": lambda s: regard.ALiBi(s.h),
     "t5": lambda s: regard.T5Buckets(s.h, buckets=4, max_distance=6),
     "t5-back": lambda s: regard.T5Buckets(s.h, buckets=4, max_distance=6, bidirectional=False),
     "shaw": lambda s: regard.Shaw(s.d, clip=2),
+    "cope": lambda s: _drawn(regard.biases.CoPE(s.d, 4)),
     "xl": lambda s: regard.RelativeXL(6, s.h, s.d),
     "gaussian": lambda s: regard.biases.LocalGaussian(s.d, 3, window=4.0),
     "added": lambda s: torch.randn(s.h, s.q, s.k),

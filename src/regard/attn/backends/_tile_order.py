@@ -18,6 +18,8 @@ def tiling(call: AttentionCall) -> str | None:
     """The tiles into which the tokens are sorted, for `explain`; None: they stay in their order."""
     if call.mask is None or (call.explicit_positions is not None and any(t.ndim > 1 for t in call.explicit_positions)):
         return None  # one order serves all samples
+    if call.normalize.reads_order or (call.bias is not None and call.bias.reads_scores):
+        return None
     return call.mask.tiling
 
 

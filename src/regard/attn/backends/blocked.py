@@ -26,6 +26,8 @@ _SMALL, _SMALL_RECOMPUTED = 1 << 20, 1 << 22
 
 
 def unsupported_reason(call: AttentionCall) -> str | None:
+    if call.bias is not None and call.bias.reads_rows:
+        return f"a row of {type(call.bias).__name__} depends on the rows before it, which other blocks hold"
     return loop_reason(call)
 
 

@@ -47,6 +47,8 @@ def call_reason(call: AttentionCall, takes_null_slot: bool = False) -> str | Non
     """`terms_reason` of a call, or that its kernel does not form what is requested."""
     normalize = _softmax_of(call.normalize) if takes_null_slot else call.normalize
     reason = terms_reason(call.score, normalize, call.read)
+    if reason is None and call.bias is not None and call.bias.reads_scores:
+        return f"{type(call.bias).__name__} reads the scores, which its kernel never forms"
     if reason is None and call.need.needs_weights:
         return "its kernel never forms the requested weights"
     return reason

@@ -55,6 +55,8 @@ def native_parts(heads: Any) -> NativeParts | None:
         else:
             return None
         parts.sink, parts.sink_step = sink.data_ptr(), int(sink.numel() > 1)
+    if heads.forget is not None:
+        return None
     if heads.qk_norm is not None and not _add_norm(parts, heads, tensors):
         return None
     if heads.gate is not None and not _add_gate(parts, heads, tensors):

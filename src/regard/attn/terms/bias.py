@@ -1,4 +1,5 @@
-"""Biases: terms that depend on positions and are added to the scores. A bias may read the query, never the key.
+"""Biases: terms that depend on positions and are added to the scores. A bias may read the query; those of
+`score_bias` read the scores and the mask, too.
 
 Its axes before (q, k) are the last axes of the batch, first of all the heads: (h, q, k) serves scores (b, h, q, k).
 """
@@ -26,6 +27,9 @@ class Bias(nn.Module):
     reads_query: bool = True
     # whether it depends on the number of keys of a sample
     reads_total: bool = False
+    # whether it reads the scores (`ScoreBias`), and whether a row of it depends on the rows before
+    reads_scores: bool = False
+    reads_rows: bool = False
 
     def content(self, q: Tensor) -> Tensor:
         """The query as the score gets it."""

@@ -38,6 +38,8 @@ class Normalizer(nn.Module):
 
     # whether the weights of a row with an allowed key sum to one
     distribution: bool = True
+    # whether the weights depend on the order of the keys
+    reads_order: bool = False
     # whether a score of −inf gets weight zero, and a row of them all zeros, without a mask
     hides_infinite: bool = False
 
@@ -289,6 +291,7 @@ class StickBreaking(Normalizer):
     """
 
     distribution = False
+    reads_order = True
 
     def weights(self, scores: Tensor, allowed: Tensor | None) -> Tensor:
         scores = scores.to(checks.accumulate_dtype(scores.dtype))
@@ -311,7 +314,7 @@ class TopK(Normalizer):
         checks.positive_ints("TopK", k=k)
         self.k = k
         self.normalize = Softmax() if normalize is None else normalize
-        self.distribution = self.normalize.distribution
+        self.distribution, self.reads_order = self.normalize.distribution, self.normalize.reads_order
 
     def weights(self, scores: Tensor, allowed: Tensor | None) -> Tensor:
         is_compiling = torch.compiler.is_compiling()
@@ -343,6 +346,7 @@ class WithNullSlot(Normalizer):
     def __init__(self, normalize: Normalizer | None = None, score: float | Learnable | Tensor = 0.0) -> None:
         super().__init__()
         self.normalize = Softmax() if normalize is None else normalize
+        self.reads_order = self.normalize.reads_order
         self.score: float | Tensor = score.parameter(score.init) if isinstance(score, Learnable) else score
 
     def weights(self, scores: Tensor, allowed: Tensor | None) -> Tensor:
