@@ -22,6 +22,11 @@ def operator(name: str, schema: str, compute: Callable[..., Any], shapes: Callab
         floats = [t for t in inputs if isinstance(t, Tensor) and t.is_floating_point()]
         return compute(*inputs, resolve_native(native, *floats))
 
+    return declare(name, schema, run, shapes)
+
+
+def declare(name: str, schema: str, run: Callable[..., Any], shapes: Callable[..., Any]) -> Any:
+    """The operator regard::name, which is `run`. `shapes` returns results without values."""
     declared = torch.library.custom_op(f"regard::{name}", run, mutates_args=(), schema=schema)
     declared.register_fake(shapes)
     return declared
@@ -33,20 +38,25 @@ def like_inputs(*places: int) -> Callable[..., tuple[Tensor, ...]]:
 
 
 def register_gradient(
-    forward: Any, backward: Callable[..., tuple[Any, ...]], kept: int, outputs: slice, places: tuple[int, ...]
+    forward: Any,
+    backward: Callable[..., tuple[Any, ...]],
+    kept: int,
+    outputs: slice,
+    places: tuple[int, ...],
+    options: int = 1,
 ) -> None:
-    """Makes backward(*its first `kept` arguments, *its `outputs`, *gradients, its last argument) the gradient of an
-    operator: the gradients of its arguments at `places`. The last argument is no tensor.
+    """Makes backward(*its first `kept` arguments, *its `outputs`, *gradients, *its last arguments) the gradient of an
+    operator: the gradients of its arguments at `places`. The last arguments, `options` of them, are no tensors.
     """
 
     def save(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
         results = output if isinstance(output, tuple) else (output,)
         ctx.save_for_backward(*inputs[:kept], *results[outputs])
-        ctx.last, ctx.count = inputs[-1], len(inputs)
+        ctx.options, ctx.count = inputs[len(inputs) - options :], len(inputs)
 
     def gradient(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         gradients: list[Tensor | None] = [None] * ctx.count
-        for place, value in zip(places, backward(*ctx.saved_tensors, *grads, ctx.last), strict=True):
+        for place, value in zip(places, backward(*ctx.saved_tensors, *grads, *ctx.options), strict=True):
             gradients[place] = value
         return tuple(gradients)
 

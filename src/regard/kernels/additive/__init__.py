@@ -8,7 +8,6 @@ float32 and float64 are computed as they are, bfloat16 and float16 in float32. L
 torch.matmul. `native` None uses the native kernels where they run, True requires them, False uses torch.
 """
 
-from math import prod
 from typing import Literal, NamedTuple
 
 import torch
@@ -23,6 +22,7 @@ from regard.kernels.additive.autograd import (
     plain_weights,
 )
 from regard.kernels.dispatch import autocast_disabled, choose_route
+from regard.kernels.leading_axes import flatten, flatten_mask, restore_shape
 from regard.kernels.native_library import resolve_native
 
 Implementation = Literal["native", "torch", "broadcast", "operator", "plain"]
@@ -34,7 +34,7 @@ def scores(a: Tensor, b: Tensor, w: Tensor, native: bool | None = None) -> Tenso
     inputs = _prepare(a, b, w, None, None)
     with autocast_disabled(a.device):
         out = _scores(inputs, native)
-    return _restore_shape(out, inputs, inputs.dtype)
+    return restore_shape(out, inputs.lead, inputs.dtype)
 
 
 def weights(
@@ -48,7 +48,7 @@ def weights(
     inputs = _prepare(a, b, w, None, allowed)
     with autocast_disabled(a.device):
         out, lse = _weights(inputs, _choose_implementation(inputs, native), native)
-    return _restore_shape(out, inputs, inputs.dtype), _restore_shape(lse, inputs, lse.dtype)
+    return restore_shape(out, inputs.lead, inputs.dtype), restore_shape(lse, inputs.lead, lse.dtype)
 
 
 def attend(
@@ -77,7 +77,7 @@ def attend(
             out, lse = custom_ops.attend(a, b, w, values, mask, native)
         else:
             out, lse = AttendFunction.apply(a, b, w, values, mask, implementation == "native")
-    return _restore_shape(out, inputs, inputs.dtype), _restore_shape(lse, inputs, lse.dtype)
+    return restore_shape(out, inputs.lead, inputs.dtype), restore_shape(lse, inputs.lead, lse.dtype)
 
 
 class _Inputs(NamedTuple):
@@ -115,39 +115,9 @@ def _prepare(a: Tensor, b: Tensor, w: Tensor, v: Tensor | None, allowed: Tensor 
         lead = tuple(torch.broadcast_shapes(lead, *other_leads))
     computed = torch.float32 if dtype.itemsize < 4 else dtype
     if allowed is not None:
-        allowed = _flatten_mask(allowed, lead, q, k)
-    v = None if v is None else _flatten(v, lead, computed)
-    return _Inputs(_flatten(a, lead, computed), _flatten(b, lead, computed), w.to(computed), v, allowed, lead, dtype)
-
-
-def _flatten(x: Tensor, lead: tuple[int, ...], dtype: torch.dtype) -> Tensor:
-    """ "*b i d" -> "n i d"."""
-    if x.ndim != 3 or len(lead) != 1 or x.shape[0] != lead[0]:
-        x = x.expand(*lead, *x.shape[-2:]).reshape(prod(lead), *x.shape[-2:])
-    return x if x.dtype == dtype else x.to(dtype)
-
-
-def _flatten_mask(allowed: Tensor, lead: tuple[int, ...], q: int, k: int) -> Tensor:
-    """ "*b q k" -> "n q k", keeping axes of 1."""
-    if allowed.ndim < 2:
-        allowed = allowed.reshape((1,) * (2 - allowed.ndim) + tuple(allowed.shape))
-    rows, columns = allowed.shape[-2:]
-    if rows not in (1, q) or columns not in (1, k):
-        raise ValueError(
-            f"allowed must broadcast to (*b, {q}, {k}): got {tuple(allowed.shape)}; its last axes are queries and keys"
-        )
-    if allowed.ndim == 3 and len(lead) == 1:
-        return allowed
-    if prod(allowed.shape[:-2]) == 1:
-        return allowed.reshape(1, rows, columns)
-    return allowed.expand(*lead, rows, columns).reshape(prod(lead), rows, columns)
-
-
-def _restore_shape(x: Tensor, inputs: _Inputs, dtype: torch.dtype) -> Tensor:
-    """ "n ..." -> "*b ..."."""
-    if len(inputs.lead) != 1:
-        x = x.reshape(*inputs.lead, *x.shape[1:])
-    return x if x.dtype == dtype else x.to(dtype)
+        allowed = flatten_mask(allowed, lead, q, k)
+    v = None if v is None else flatten(v, lead, computed)
+    return _Inputs(flatten(a, lead, computed), flatten(b, lead, computed), w.to(computed), v, allowed, lead, dtype)
 
 
 def _choose_implementation(inputs: _Inputs, native: bool | None) -> Implementation:
