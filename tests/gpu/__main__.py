@@ -14,13 +14,13 @@ def compiler() -> str | None:
     return next(filter(None, map(shutil.which, ("g++", "clang++", "c++"))), None)
 
 
-def command(*options: str) -> list[str]:
+def command(*options: str, folder: str = "pretended", plugin: str = "tests.gpu.plugin") -> list[str]:
     """pytest with the plugin, which must come before torch and so before the conftest of the other tests."""
-    folder = Path(__file__).parent
+    here = Path(__file__).parent
     # fmt: off
     return [
-        sys.executable, "-m", "pytest", "-p", "tests.gpu.plugin", f"--confcutdir={folder}", "-p", "no:cacheprovider",
-        "-p", "no:xdist", "-p", "no:hypothesispytest", "-q", "--no-header", *options, str(folder / "pretended"),
+        sys.executable, "-m", "pytest", "-p", plugin, f"--confcutdir={here}", "-p", "no:cacheprovider",
+        "-p", "no:xdist", "-p", "no:hypothesispytest", "-q", "--no-header", *options, str(here / folder),
     ]
     # fmt: on
 

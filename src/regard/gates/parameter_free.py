@@ -26,15 +26,19 @@ class SimAM(Gate):
 
     e* is the minimal energy of a linear classifier that separates the neuron from the others of its channel; μ is
     their mean and v = Σ(x − μ)²/(n − 1). No parameters. The weight of a map of one position is σ(1/2).
+    `backend="triton"` runs a kernel for GPUs, which nobody has measured.
     """
 
-    def __init__(self, lam: float = 1e-4) -> None:
+    def __init__(self, lam: float = 1e-4, backend: Literal["triton"] | None = None) -> None:
         super().__init__()
         checks.positive("lam", lam, "SimAM")
-        self.lam = float(lam)
+        if backend is not None:
+            checks.known("backend", backend, ("triton",))
+        self.lam, self.backend = float(lam), backend
 
     def apply_gate(self, x: Tensor, need_weights: bool) -> tuple[Tensor, Tensor | None]:
-        out = feature_maps.simam(x, self.lam)
+        simam = feature_maps.simam if self.backend is None else feature_maps.triton_simam
+        out = simam(x, self.lam)
         return out, torch.sigmoid(compute.inverse_energies(x, self.lam)).to(x.dtype) if need_weights else None
 
     def solve(self, x: Tensor, *, statistics: Literal["shared", "others"] = "shared") -> EnergyMinimum:

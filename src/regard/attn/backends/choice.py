@@ -3,7 +3,7 @@
 from types import ModuleType
 from typing import NamedTuple
 
-from regard.attn.backends import additive, blocked, eager, flash, fused, linear, padded, relative, varlen
+from regard.attn.backends import additive, blocked, eager, flash, fused, linear, padded, relative, triton, varlen
 from regard.attn.call import AttentionCall
 from regard.attn.observer import current_trace
 from regard.common import checks
@@ -23,13 +23,14 @@ BACKENDS: dict[str, ModuleType] = {
 _OFF_CPU = (
     "varlen",
     "fused",
+    "triton",
     "additive",
     "linear",
     "blocked",
     "eager",
 )
 # with those that no CPU runs
-_EVERY = {**BACKENDS, "varlen": varlen}
+_EVERY = {**BACKENDS, "varlen": varlen, "triton": triton}
 
 
 def _candidates(call: AttentionCall) -> dict[str, ModuleType]:

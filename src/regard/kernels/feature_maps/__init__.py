@@ -12,6 +12,7 @@ uses torch.
 import torch
 from torch import Tensor
 
+from regard.kernels import triton
 from regard.kernels.dispatch import choose_route
 from regard.kernels.feature_maps import compute
 from regard.kernels.feature_maps.autograd import ChannelPoolFunction, PoolFunction, ScaleFunction, SimAMFunction
@@ -25,6 +26,16 @@ def simam(x: Tensor, lam: float, native: bool | None = None) -> Tensor:
     if _is_plain(x):
         return (x * torch.sigmoid(compute.inverse_energies(x, lam))).to(x.dtype)
     return SimAMFunction.apply(x, lam, resolve_native(native, x))
+
+
+def triton_simam(x: Tensor, lam: float) -> Tensor:
+    """`simam` by the kernel for GPUs; raises where it cannot run."""
+    triton.check(x.device)
+    if x.dtype == torch.float64:
+        raise ValueError("backend 'triton' computes in float32, the map is float64; leave backend out")
+    from regard.kernels.triton import simam
+
+    return simam.simam(x, lam)
 
 
 def mean_pool(x: Tensor, native: bool | None = None) -> tuple[Tensor, Tensor]:
