@@ -16,8 +16,8 @@ from regard.decoding.search import as_in_generate
 from regard.inference.predictor import Predictor
 from regard.models.bert import BERT, BERTClassifier, BERTMaskedLM
 from regard.models.conv.seq2seq import ConvSeq2Seq
+from regard.models.decoders.llama import Llama
 from regard.models.gpt2 import GPT2
-from regard.models.llama import Llama
 from regard.models.recurrent_language_model import RecurrentLanguageModel
 from regard.models.self_attentive import SelfAttentive
 from regard.models.seq2seq import Seq2Seq

@@ -10,7 +10,7 @@ from torch import nn
 
 from regard import Rotary
 from regard.layers.position_choices import POSITIONS
-from regard.models import GPT2, Llama, RecurrentLanguageModel, TransformerXL
+from regard.models import GPT2, Gemma3, GPTNeoX, Llama, Phi3, Qwen3, RecurrentLanguageModel, TransformerXL
 from regard.positions import YaRNScaling
 
 # sizes that share no factor: a swapped axis must fail
@@ -44,6 +44,10 @@ WITHOUT_MEMORY |= {
     "gpt2, entmax, alibi": gpt2(attention="entmax", positions="alibi"),
     "llama, grouped": llama(kv_heads=1, head_dim=6),
     "llama, yarn": llama(rotate=Rotary(4, scaling=YaRNScaling(4.0, 5, 2.0, 0.5))),
+    "qwen3": functools.partial(Qwen3, V, **SIZES, kv_heads=1, head_dim=6),
+    "phi3": functools.partial(Phi3, V, **SIZES, rotate=Rotary(4, rotary_dim=2)),
+    "gemma3": functools.partial(Gemma3, V, **{**SIZES, "layers": 3}, windows=[3, None, 2], scale=0.4),
+    "gpt-neox": functools.partial(GPTNeoX, V, **SIZES),
     "llama, biases, tied": llama(bias=True, feed_bias=True, tied=True, attention="additive"),
 }
 WITH_MEMORY: dict[str, Make] = {

@@ -13,6 +13,7 @@ import regard
 from regard.attn.call import Need
 from regard.decoding.greedy import greedy
 from regard.decoding.prompts import prompt_batch
+from regard.models import Gemma3, GPTNeoX
 
 pytestmark = pytest.mark.usefixtures("float64")
 
@@ -275,6 +276,8 @@ def test_what_is_wrong_is_told() -> None:
         r"cutoffs must increase from 1 to below the vocabulary of 19 words for TransformerXL, got \[9, 4\]; "
         r"try cutoffs=\[1\]": xl(cutoffs=[9, 4]),
         "window must be a whole number, 1 or more, for Llama, got 0": llama(window=0),
+        r"windows must have one entry per layer, 4, got 1; give as many": lambda: Gemma3(V, layers=4, windows=[3]),
+        "unknown residual 'post'": lambda: GPTNeoX(V, residual="post"),
         "attention='monotonic' cannot be used in the heads of a Transformer": gpt2(attention="monotonic"),
     }
     for message, make in told.items():

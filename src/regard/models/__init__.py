@@ -12,12 +12,16 @@ from regard.models.clips.space_time import SpaceTimeEncoder as SpaceTimeEncoder
 from regard.models.conv.captioner import ConvCaptioner as ConvCaptioner
 from regard.models.conv.seq2seq import ConvSeq2Seq as ConvSeq2Seq
 from regard.models.convnet import ConvNet as ConvNet
+from regard.models.decoders.gemma3 import Gemma3 as Gemma3
+from regard.models.decoders.gpt_neox import GPTNeoX as GPTNeoX
+from regard.models.decoders.llama import Llama as Llama
+from regard.models.decoders.phi3 import Phi3 as Phi3
+from regard.models.decoders.qwen3 import Qwen3 as Qwen3
 from regard.models.gpt2 import GPT2 as GPT2
 from regard.models.hierarchical import HierarchicalAttention as HierarchicalAttention
 from regard.models.language_model import LanguageModel
 from regard.models.listening.listen_attend_spell import ListenAttendSpell as ListenAttendSpell
 from regard.models.listening.speech_transformer import SpeechTransformer as SpeechTransformer
-from regard.models.llama import Llama as Llama
 from regard.models.matching.decomposable import Decomposable as Decomposable
 from regard.models.matching.deep_attention_matching import DeepAttentionMatching as DeepAttentionMatching
 from regard.models.matching.esim import ESIM as ESIM
@@ -57,6 +61,10 @@ LANGUAGE_MODELS: dict[str, type[LanguageModel]] = {
     "gpt2": GPT2,
     "transformer-xl": TransformerXL,
     "llama": Llama,
+    "qwen3": Qwen3,
+    "phi3": Phi3,
+    "gemma3": Gemma3,
+    "gpt-neox": GPTNeoX,
     "recurrent-language-model": RecurrentLanguageModel,
 }
 MODELS: dict[str, type[nn.Module]] = {

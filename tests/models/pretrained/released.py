@@ -68,6 +68,38 @@ def llama(kind: str = "LlamaForCausalLM", **choices: Any) -> nn.Module:
     return getattr(transformers, kind)(config(**{**sizes, **choices}))
 
 
+def phi3(**choices: Any) -> nn.Module:
+    """Heads of 8 channels, of which 4 are rotated."""
+    rope = {"rope_type": "default", "rope_theta": 100.0, "partial_rotary_factor": 0.5}
+    tokens = {"bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 2, "hidden_size": 24}
+    return llama("Phi3ForCausalLM", **{**tokens, "head_dim": 8, "rope_parameters": rope, **choices})
+
+
+LONGROPE = {
+    "rope_parameters": {
+        "rope_type": "longrope",
+        "rope_theta": 100.0,
+        "short_factor": [1.0, 1.5],
+        "long_factor": [1.0, 4.0],
+        "partial_rotary_factor": 0.5,
+    }
+}
+
+
+def gemma3(**choices: Any) -> nn.Module:
+    sizes = {"num_hidden_layers": 3, "sliding_window": 4, "query_pre_attn_scalar": 5, "num_key_value_heads": 1}
+    tokens = {"bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 2, "head_dim": 6}
+    kinds = ["sliding_attention", "sliding_attention", "full_attention"]
+    config = transformers.Gemma3TextConfig(**{**_SIZES, **sizes, **tokens, "layer_types": kinds, **choices})
+    return transformers.Gemma3ForCausalLM(config)
+
+
+def gpt_neox(**choices: Any) -> nn.Module:
+    """Heads of 8 channels, of which 2 are rotated."""
+    sizes = {**_SIZES, "hidden_size": 24, "max_position_embeddings": 40, "bos_token_id": 1, "eos_token_id": 2}
+    return transformers.GPTNeoXForCausalLM(transformers.GPTNeoXConfig(**{**sizes, **choices}))
+
+
 def scaled(kind: str, *, longest: int = 40, head_dim: int = 10, **entries: Any) -> dict[str, Any]:
     """Options of a config with scaled rotary positions."""
     parameters = {"rope_type": kind, "rope_theta": 100.0, **entries}
@@ -124,6 +156,41 @@ MODELS: dict[str, Callable[[], nn.Module]] = {
     **{f"LlamaForCausalLM, {kind}": lambda kind=kind: llama(**SCALED[kind]) for kind in SCALED},
     "Qwen2ForCausalLM": lambda: llama("Qwen2ForCausalLM"),
     "Qwen2ForCausalLM, yarn": lambda: llama("Qwen2ForCausalLM", **SCALED["yarn"]),
+    "Qwen3ForCausalLM": lambda: llama("Qwen3ForCausalLM"),
+    "Qwen3ForCausalLM, yarn, biases": lambda: llama(
+        "Qwen3ForCausalLM", attention_bias=True, tie_word_embeddings=True, **SCALED["yarn"]
+    ),
+    "Phi3ForCausalLM": lambda: phi3(),
+    "Phi3ForCausalLM, window": lambda: phi3(sliding_window=4, tie_word_embeddings=True),
+    "Phi3ForCausalLM, longrope": lambda: phi3(**LONGROPE, original_max_position_embeddings=20),
+    "Phi3ForCausalLM, longrope, beyond": lambda: phi3(**LONGROPE, original_max_position_embeddings=5),
+    "Gemma3ForCausalLM": lambda: gemma3(),
+    "Gemma3ForCausalLM, scaled": lambda: gemma3(
+        layer_types=["full_attention", "sliding_attention", "full_attention"],
+        rope_parameters={
+            "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 500.0},
+            "sliding_attention": {"rope_type": "default", "rope_theta": 50.0},
+        },
+        tie_word_embeddings=False,
+        attention_bias=True,
+    ),
+    "Gemma3ForCausalLM, pattern": lambda: gemma3(
+        layer_types=["sliding_attention", "full_attention", "sliding_attention"],
+        rope_parameters={
+            "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 500.0},
+            "sliding_attention": {"rope_type": "default", "rope_theta": 50.0},
+        },
+    ),
+    "GPTNeoXForCausalLM, half": lambda: gpt_neox(
+        rope_parameters={"rope_type": "default", "rope_theta": 50.0, "partial_rotary_factor": 0.5}
+    ),
+    "GPTNeoXForCausalLM": lambda: gpt_neox(),
+    "GPTNeoXForCausalLM, serial": lambda: gpt_neox(
+        use_parallel_residual=False, attention_bias=False, hidden_act="gelu_new", tie_word_embeddings=True
+    ),
+    "GPTNeoXForCausalLM, linear": lambda: gpt_neox(
+        rope_parameters={"rope_type": "linear", "rope_theta": 50.0, "partial_rotary_factor": 0.5, "factor": 3.0}
+    ),
     "MistralForCausalLM": lambda: llama("MistralForCausalLM", sliding_window=4),
     "MistralForCausalLM, linear": lambda: llama("MistralForCausalLM", sliding_window=4, **SCALED["linear"]),
 }

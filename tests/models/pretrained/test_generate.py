@@ -98,8 +98,12 @@ PROMPTS = [[3, 5, 1], [6], [1, 3, 3, 9, 4]]
     [
         *("GPT2LMHeadModel", "LlamaForCausalLM", "LlamaForCausalLM, tied"),
         *(f"LlamaForCausalLM, {kind}" for kind in SCALED if "beyond" not in kind),
-        *("MistralForCausalLM", "Qwen2ForCausalLM"),
+        *("MistralForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM", "Qwen3ForCausalLM, yarn, biases"),
+        *("Phi3ForCausalLM", "Phi3ForCausalLM, window", "Phi3ForCausalLM, longrope"),
+        *("Gemma3ForCausalLM", "Gemma3ForCausalLM, scaled"),
+        *("GPTNeoXForCausalLM", "GPTNeoXForCausalLM, serial", "GPTNeoXForCausalLM, linear"),
     ],
+    share=0.5,
 )
 @torch.no_grad()
 def test_ragged_prompts_continue_as_in_generate(name: str, tmp_path: Path) -> None:

@@ -15,9 +15,20 @@ from tests.for_each import for_each
 from tests.models.pretrained.released import MODELS, V, made, saved, tokens
 from torch import Tensor, nn
 
-from regard import Lengths
-from regard.models import BERT, GPT2, BERTClassifier, BERTMaskedLM, Llama, Transformer, ViTClassifier
+from regard import Lengths, Rotary
+from regard.models import (
+    BERT,
+    GPT2,
+    BERTClassifier,
+    BERTMaskedLM,
+    Gemma3,
+    LanguageModel,
+    Llama,
+    Transformer,
+    ViTClassifier,
+)
 from regard.models.pretrained import ARCHITECTURES, load_pretrained, save_pretrained
+from regard.positions import DynamicNTKScaling, NTKScaling
 
 LENGTHS = torch.tensor([4, 7, 1])
 PADDED = (torch.arange(7) < LENGTHS[:, None]).long()
@@ -51,7 +62,7 @@ def compare(ours: nn.Module, theirs: Any) -> None:
     elif isinstance(ours, BERTClassifier):
         output = theirs(text, attention_mask=PADDED, token_type_ids=types)
         close(ours(text, Lengths(LENGTHS), types=types), output.logits)
-    elif isinstance(ours, GPT2 | Llama):
+    elif isinstance(ours, LanguageModel):
         output = theirs(text)
         if hasattr(output, "logits"):
             close(ours(text), output.logits)
@@ -71,7 +82,7 @@ def compare(ours: nn.Module, theirs: Any) -> None:
             close(ours.pooler(ours(images)[:, 0]), output.pooler_output)
 
 
-@for_each("name", MODELS)
+@for_each("name", MODELS, share=0.5)
 @torch.no_grad()
 def test_both_directions(name: str, tmp_path: Path) -> None:
     theirs = saved(name, tmp_path / "theirs")
@@ -149,6 +160,42 @@ def test_a_bare_encoder_of_a_checkpoint_with_heads(tmp_path: Path) -> None:
     assert len(loaded.unused) == 7
     assert all(name.startswith("cls.") for name in loaded.unused)
     compare(loaded.model, theirs.bert)
+
+
+_OLD_CONFIGS: dict[str, tuple[str, dict[str, Any]]] = {
+    "llama": ("LlamaForCausalLM, linear", {"rope_theta": 100.0, "rope_scaling": {"type": "linear", "factor": 3.0}}),
+    "phi3": (
+        "Phi3ForCausalLM, longrope, beyond",
+        {
+            "rope_theta": 100.0,
+            "partial_rotary_factor": 0.5,
+            "rope_scaling": {"type": "su", "short_factor": [1.0, 1.5], "long_factor": [1.0, 4.0]},
+        },
+    ),
+    "gemma3": (
+        "Gemma3ForCausalLM, pattern",
+        {
+            "layer_types": None,
+            "sliding_window_pattern": 2,
+            "rope_theta": 500.0,
+            "rope_local_base_freq": 50.0,
+            "rope_scaling": {"rope_type": "linear", "factor": 8.0},
+        },
+    ),
+    "gpt-neox": ("GPTNeoXForCausalLM, half", {"rotary_pct": 0.5, "rotary_emb_base": 50}),
+}
+
+
+@for_each("name", _OLD_CONFIGS)
+@torch.no_grad()
+def test_configs_of_older_versions(name: str, tmp_path: Path) -> None:
+    """The entries of rotary positions have moved."""
+    model, entries = _OLD_CONFIGS[name]
+    theirs = saved(model, tmp_path)
+    edit(tmp_path, rope_parameters=None, **entries)
+    if name == "gpt-neox":
+        rewrite(tmp_path, lambda key, tensor: {key.replace("lm_head", "embed_out"): tensor})
+    compare(load_pretrained(tmp_path).model, theirs)
 
 
 @pytest.mark.parametrize("prefix", ["transformer.", ""])
@@ -310,6 +357,63 @@ BROKEN: dict[str, tuple[str, Callable[[Path], object], str]] = {
         "LlamaForCausalLM",
         lambda f: edit(f, rope_parameters={"rope_type": "xpos", "rope_theta": 1.0}),
         "scales rotary positions by 'xpos', and regard supports default, linear, dynamic, .*; take another checkpoint",
+    ),
+    "a rotation of part of a head": (
+        "LlamaForCausalLM",
+        lambda f: edit(f, rope_parameters={"rope_type": "default", "partial_rotary_factor": 0.5}),
+        "partial_rotary_factor=0.5, and regard supports partial_rotary_factor=1.0 only; take another checkpoint",
+    ),
+    "factors of other pairs": (
+        "LlamaForCausalLM, longrope",
+        lambda f: edit(f, head_dim=6),
+        "the rotary positions in .*config.json make no rotation .short and long must have a factor for each of the 3 "
+        "pairs .*; correct the file",
+    ),
+    "factors that are no list": (
+        "LlamaForCausalLM",
+        lambda f: edit(f, rope_parameters={"rope_type": "longrope", "short_factor": 2.0}),
+        "short_factor of .*config.json must be a list of numbers, got 2.0; correct the file",
+    ),
+    "a factor that is no number": (
+        "LlamaForCausalLM",
+        lambda f: edit(f, rope_parameters={"rope_type": "linear", "factor": "8"}),
+        "factor of .*config.json must be a number, got '8'; correct the file",
+    ),
+    "a factor of 0": (
+        "MistralForCausalLM",
+        lambda f: edit(f, rope_scaling={"rope_type": "yarn", "factor": 0.0}, rope_parameters=None),
+        "the rotary positions in .*config.json make no rotation .factor must be positive for YaRNScaling",
+    ),
+    "a scaling that Phi-3 does not have": (
+        "Phi3ForCausalLM",
+        lambda f: edit(f, rope_parameters={"rope_type": "linear", "factor": 2.0}),
+        "scales rotary positions by 'linear', and a Phi-3 has default and longrope only; take another checkpoint",
+    ),
+    "layers of no kind": (
+        "Gemma3ForCausalLM",
+        lambda f: edit(f, layer_types=["chunked_attention"] * 3),
+        "layer_types of .*config.json must be 'sliding_attention' or 'full_attention' for "
+        "each of 3 layers; correct the file",
+    ),
+    "rotations of a layer that are no object": (
+        "Gemma3ForCausalLM",
+        lambda f: edit(f, rope_parameters={"full_attention": 3, "sliding_attention": {}}),
+        "rope_parameters of .*config.json must hold objects; correct the file",
+    ),
+    "a Gemma 3 that attends to both sides": (
+        "Gemma3ForCausalLM",
+        lambda f: edit(f, use_bidirectional_attention=True),
+        "use_bidirectional_attention=True, and regard supports use_bidirectional_attention=False only; take another",
+    ),
+    "a cap of logits": (
+        "Gemma3ForCausalLM",
+        lambda f: edit(f, final_logit_softcapping=30.0),
+        "final_logit_softcapping=30.0, and regard supports final_logit_softcapping=None only; take another checkpoint",
+    ),
+    "a scalar below 0": (
+        "Gemma3ForCausalLM",
+        lambda f: edit(f, query_pre_attn_scalar=-4),
+        "query_pre_attn_scalar of .*config.json must be a positive number, got -4.0; correct the file",
     ),
     "an image of three sides": (
         "ViTModel",
@@ -504,6 +608,16 @@ def test_what_cannot_be_saved(tmp_path: Path) -> None:
         ),
         "the activation .* has no name in transformers' layout": GPT2(V, activation=nn.Mish(), **sizes),
         "a Llama with bias=True cannot be saved": Llama(V, window=4, bias=True, **sizes),
+        r"a Llama with rotate=Rotary\(4, .*'neighbours'\) cannot be saved .*, which has no such rotation; save": Llama(
+            V, rotate=Rotary(4, pairs="neighbours"), **sizes
+        ),
+        r"a Llama with rotate=Rotary\(4, .*length=9\)\) cannot be saved .*, which has no such rotation; save": Llama(
+            V, rotate=Rotary(4, scaling=DynamicNTKScaling(2.0, 5, length=9)), **sizes
+        ),
+        r"a Gemma3 with windows of \[3, 5\] tokens cannot be saved .*; build it with windows of 5": Gemma3(
+            V, **{**sizes, "layers": 3}, windows=[3, None, 5]
+        ),
+        r"a Gemma3 with scale=0.3 cannot be saved .*; build it with scale=11 \*\* -0.5": Gemma3(V, scale=0.3, **sizes),
     }
     for message, model in told.items():
         with pytest.raises(ValueError, match=f"(?s){message}"):
@@ -513,3 +627,11 @@ def test_what_cannot_be_saved(tmp_path: Path) -> None:
     ):
         save_pretrained(nn.Linear(2, 2), tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+@torch.no_grad()
+def test_a_fixed_base_is_saved_as_that_base(tmp_path: Path) -> None:
+    """NTK-aware scaling has no name in transformers, and needs none."""
+    model = Llama(V, width=12, layers=1, heads=1, rotate=Rotary(12, scaling=NTKScaling(3.0))).eval()
+    save_pretrained(model, tmp_path)
+    close(load_pretrained(tmp_path).model(tokens()), model(tokens()))

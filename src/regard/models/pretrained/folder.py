@@ -52,6 +52,12 @@ class CheckpointConfig:
             raise self._wrong(key, values, "a list of numbers")
         return tuple(CheckpointConfig(self.folder, {key: value}, self.file).number(key) for value in values)
 
+    def positive(self, key: str, default: float | None = None) -> float:
+        value = self.number(key, default)
+        if not value > 0:
+            raise self._wrong(key, value, "a positive number")
+        return value
+
     def epsilon(self, key: str, default: float) -> float:
         """The constant that a norm adds to a variance."""
         value = self.number(key, default)

@@ -13,13 +13,21 @@ from torch import nn
 
 from regard.common import checks, memory
 from regard.models.bert import BERT, BERTClassifier, BERTMaskedLM
+from regard.models.decoders.gemma3 import Gemma3
+from regard.models.decoders.gpt_neox import GPTNeoX
+from regard.models.decoders.llama import Llama
+from regard.models.decoders.phi3 import Phi3
+from regard.models.decoders.qwen3 import Qwen3
 from regard.models.gpt2 import GPT2
-from regard.models.llama import Llama
 from regard.models.pretrained.architecture import Architecture, check_layers
 from regard.models.pretrained.bert import BERT_ARCHITECTURES
+from regard.models.pretrained.decoders.gemma3 import GEMMA3_ARCHITECTURES
+from regard.models.pretrained.decoders.gpt_neox import GPT_NEOX_ARCHITECTURES
+from regard.models.pretrained.decoders.llama import LLAMA_ARCHITECTURES
+from regard.models.pretrained.decoders.phi3 import PHI3_ARCHITECTURES
+from regard.models.pretrained.decoders.qwen3 import QWEN3_ARCHITECTURES
 from regard.models.pretrained.folder import CONFIG, CheckpointConfig, read_config, read_tensors, write_folder
 from regard.models.pretrained.gpt2 import GPT2_ARCHITECTURES
-from regard.models.pretrained.llama import LLAMA_ARCHITECTURES
 from regard.models.pretrained.marian import MARIAN_ARCHITECTURES
 from regard.models.pretrained.pegasus import PRE_NORM_ARCHITECTURES
 from regard.models.pretrained.sentencepiece_files import MarianTokenizer, load_marian_tokenizer
@@ -43,6 +51,10 @@ ARCHITECTURES: dict[str, Architecture] = {
     **BERT_ARCHITECTURES,
     **GPT2_ARCHITECTURES,
     **LLAMA_ARCHITECTURES,
+    **QWEN3_ARCHITECTURES,
+    **PHI3_ARCHITECTURES,
+    **GEMMA3_ARCHITECTURES,
+    **GPT_NEOX_ARCHITECTURES,
     **MARIAN_ARCHITECTURES,
     **PRE_NORM_ARCHITECTURES,
     **VIT_ARCHITECTURES,
@@ -55,6 +67,10 @@ SAVED_AS: dict[type[nn.Module], tuple[str, ...]] = {
     BERTClassifier: ("BertForSequenceClassification",),
     GPT2: ("GPT2LMHeadModel",),
     Llama: ("LlamaForCausalLM",),
+    Qwen3: ("Qwen3ForCausalLM",),
+    Phi3: ("Phi3ForCausalLM",),
+    Gemma3: ("Gemma3ForCausalLM",),
+    GPTNeoX: ("GPTNeoXForCausalLM",),
     Transformer: ("MarianMTModel", "PegasusForConditionalGeneration", "BlenderbotForConditionalGeneration"),
     ViT: ("ViTModel",),
     ViTClassifier: ("ViTForImageClassification",),

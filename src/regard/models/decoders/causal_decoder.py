@@ -1,15 +1,20 @@
 """CausalDecoder: the base class of Llama and its kin, built of layers, a norm and an embedding."""
 
+import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from torch import Tensor, nn
 
+from regard.attn.heads.qk_norm import QKNorm
+from regard.attn.multihead import MultiHead
+from regard.attn.terms.rotary import Rotary
 from regard.common import checks
 from regard.layers.causal_stack import CausalStack
 from regard.layers.dropout import Dropout
+from regard.layers.head_attention import head_attention
 from regard.layers.position_choices import check_heads
-from regard.layers.transformer import EncoderLayer
+from regard.layers.transformer import Activation, EncoderLayer, GatedFeedForward
 from regard.models.language_model import TransformerLanguageModel, init_weights
 
 
@@ -51,6 +56,58 @@ class CausalDecoder(TransformerLanguageModel):
     def embed(self, tokens: Tensor, positions: Tensor) -> Tensor:
         x = self.embedding(tokens)
         return self.dropout(x if self.scale == 1.0 else x * self.scale)
+
+
+def llama_layers(
+    owner: str,
+    *,
+    width: int,
+    layers: int,
+    heads: int,
+    kv_heads: int | None,
+    head_dim: int | None,
+    feed: int | None,
+    rotate: Rotary | None,
+    activation: Activation,
+    eps: float,
+    dropout: float,
+    attention: str | None = None,
+    qk_norm: Callable[[int], QKNorm] | None = None,
+    bias: bool = False,
+    feed_bias: bool = False,
+) -> list[EncoderLayer]:
+    """x += attention(rms x); x += W₂ (activation(W_g rms x) ∘ W₁ rms x), with one rotation in all layers.
+
+    `qk_norm` builds the norms of queries and keys for the width of a head.
+    """
+    feed = 4 * width if feed is None else feed
+    checks.positive_ints(owner, layers=layers, feed=feed)
+    dim = head_width(owner, width, heads, head_dim)
+    rotate = Rotary(dim) if rotate is None else rotate
+
+    def layer() -> EncoderLayer:
+        multi_head = MultiHead(
+            width,
+            heads,
+            kv_heads=kv_heads,
+            head_dim=dim,
+            attention=head_attention(attention, dim),
+            qk_norm=None if qk_norm is None else qk_norm(dim),
+            rotate=rotate,
+            bias=bias,
+        )
+        return EncoderLayer(
+            width,
+            feed,
+            multi_head,
+            residual="pre",
+            dropout=dropout,
+            norm=functools.partial(nn.RMSNorm, eps=eps),
+            activation=activation,
+            feed=functools.partial(GatedFeedForward, bias=feed_bias),
+        )
+
+    return [layer() for _ in range(layers)]
 
 
 def head_width(owner: str, width: int, heads: int, head_dim: int | None) -> int:

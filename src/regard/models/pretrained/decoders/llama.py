@@ -7,9 +7,9 @@ import torch
 from torch import nn
 
 from regard.layers.transformer import EncoderLayer
-from regard.models.llama import Llama
+from regard.models.decoders.llama import Llama
 from regard.models.pretrained.architecture import Architecture, activation_of, check_writable
-from regard.models.pretrained.decoder_layout import (
+from regard.models.pretrained.decoders.decoder_layout import (
     ATTENTION,
     BUFFERS,
     GATED_FEED,
@@ -23,8 +23,8 @@ from regard.models.pretrained.decoder_layout import (
     has_bias,
     rename,
 )
+from regard.models.pretrained.decoders.rotary_entries import read_rotary
 from regard.models.pretrained.folder import CheckpointConfig
-from regard.models.pretrained.rotary_entries import read_rotary
 from regard.models.pretrained.tensor_map import TensorMap
 
 # the window of a Mistral whose config.json has no entry

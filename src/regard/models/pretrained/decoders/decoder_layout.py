@@ -7,10 +7,10 @@ from typing import Any
 from torch import nn
 
 from regard.layers.transformer import EncoderLayer
-from regard.models.causal_decoder import CausalDecoder
+from regard.models.decoders.causal_decoder import CausalDecoder
 from regard.models.pretrained.architecture import activation_name, layer_sizes
+from regard.models.pretrained.decoders.rotary_entries import write_rotary
 from regard.models.pretrained.folder import CheckpointConfig
-from regard.models.pretrained.rotary_entries import write_rotary
 from regard.models.pretrained.tensor_map import TensorMap
 
 ATTENTION = {
@@ -53,6 +53,14 @@ def decoder_maps(model: CausalDecoder, layer: Mapping[str, Sequence[str]]) -> li
     return result
 
 
+def qk_norm_maps(model: CausalDecoder) -> Iterator[TensorMap]:
+    """The norms of queries and keys."""
+    for n in range(len(model.stack.layers)):
+        for theirs, ours in (("q_norm", "query_gain"), ("k_norm", "key_gain")):
+            name = f"stack.layers.{n}.attention.qk_norm.{ours}"
+            yield TensorMap(f"model.layers.{n}.self_attn.{theirs}.weight", (name,))
+
+
 def is_tied(model: CausalDecoder) -> bool:
     return model.output.weight is model.embedding.weight
 
@@ -66,15 +74,15 @@ def rename(name: str) -> str:
     return f"model.{name}" if re.match(r"(embed_tokens|layers|norm)\.", name) else name
 
 
-def decoder_sizes(config: CheckpointConfig) -> dict[str, Any]:
-    """The arguments that the constructors of Llama's kind share."""
+def decoder_sizes(config: CheckpointConfig, *, head_dim: int | None = None) -> dict[str, Any]:
+    """The arguments that the constructors of Llama's kind share; `head_dim` is the default of the class."""
     width, heads = config.integer("hidden_size"), config.integer("num_attention_heads")
     return {
         "width": width,
         "layers": config.integer("num_hidden_layers"),
         "heads": heads,
         "kv_heads": config.integer("num_key_value_heads", heads),
-        "head_dim": config.integer("head_dim", width // max(heads, 1)),
+        "head_dim": config.integer("head_dim", width // max(heads, 1) if head_dim is None else head_dim),
         "feed": config.integer("intermediate_size"),
     }
 

@@ -1,0 +1,1 @@
+"""Decoders of the Llama family in transformers' layout: one file per released model."""
