@@ -289,3 +289,13 @@ def test_second_derivatives_of_no_block_are_zeros_on_flash() -> None:
         slopes = torch.autograd.grad(out.sum(), (q, k, v), create_graph=True)
         seconds = torch.autograd.grad(sum(slope.square().sum() for slope in slopes), (q, k, v))
         assert all(slope.eq(0).all() for slope in (*slopes, *seconds))
+
+
+@for_each(
+    "keys, normalize, chosen",
+    [(256, regard.Softmax(), "flash"), (128, regard.Softmax(), "fused"), (256, regard.Entmax(1.5), "blocked")],
+)
+def test_a_bias_under_causality_is_computed_in_blocks(keys: int, normalize: regard.Normalizer, chosen: str) -> None:
+    q = torch.randn(1, 8, keys, 4)
+    plan = regard.explain(q, q, bias=regard.ALiBi(8), mask=regard.Causal(), normalize=normalize)
+    assert f"{chosen:8} runs:" in plan

@@ -7,6 +7,8 @@ import pytest
 import torch
 from tests.attn.backends.cases import FAST, SOFT, Case, Sizes, close, leaves, tensors, willing
 from torch import Tensor
+from torch.multiprocessing.reductions import StorageWeakRef
+from torch.utils.checkpoint import checkpoint
 
 import regard
 from regard.attn.call_tensors import take_tensors
@@ -60,7 +62,12 @@ MASKS: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize(("backend", "normalize"), [("flash", regard.Softmax()), ("blocked", regard.Sparsemax())])
+IN_BLOCKS = pytest.mark.parametrize(
+    ("backend", "normalize"), [("flash", regard.Softmax()), ("blocked", regard.Sparsemax())]
+)
+
+
+@IN_BLOCKS
 @pytest.mark.parametrize("name", MASKS)
 def test_a_mask_that_is_read_again_in_backward_raises(name: str, backend: str, normalize: regard.Normalizer) -> None:
     numbers, mask = MASKS[name]
@@ -71,7 +78,57 @@ def test_a_mask_that_is_read_again_in_backward_raises(name: str, backend: str, n
         out.sum().backward()
 
 
-@pytest.mark.parametrize(("backend", "normalize"), [("flash", regard.Softmax()), ("blocked", regard.Sparsemax())])
+@IN_BLOCKS
+@pytest.mark.parametrize("of_keys", [False, True])
+def test_positions_that_are_read_again_in_backward_raise(
+    of_keys: bool, backend: str, normalize: regard.Normalizer
+) -> None:
+    positions, q = (torch.arange(64), torch.arange(64)), torch.randn(2, 3, 64, 8, requires_grad=True)
+    terms = {"bias": regard.ALiBi(3), "mask": regard.Window(8, 0), "normalize": normalize}
+    out = regard.attention(q, q, **terms, positions=positions, backend=backend)
+    positions[of_keys].add_(3)
+    with pytest.raises(RuntimeError, match=CHANGED):
+        out.sum().backward()
+
+
+def windowed(
+    x: Tensor, backend: str, normalize: regard.Normalizer, storages: list[StorageWeakRef], dropout: float = 0.0
+) -> Tensor:
+    """A layer whose projected tensors nothing else holds."""
+    q, k, v = x * 1, x * 2, x * 3
+    storages += [StorageWeakRef(t.untyped_storage()) for t in (q, k, v)]
+    mask = regard.Window(8, 0)
+    return regard.attention(q, k, v, mask=mask, normalize=normalize, dropout=dropout, backend=backend)
+
+
+@IN_BLOCKS
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_a_checkpoint_holds_its_input_alone(backend: str, normalize: regard.Normalizer, reentrant: bool) -> None:
+    x = torch.randn(1, 2, 64, 8, requires_grad=True)
+    dropout, storages = 0.0 if backend == "flash" else 0.4, []
+    torch.manual_seed(5)
+    (want,) = torch.autograd.grad(windowed(x, backend, normalize, [], dropout).square().sum(), x)
+    torch.manual_seed(5)
+    out = checkpoint(windowed, x, backend, normalize, storages, dropout, use_reentrant=reentrant)
+    assert len(storages) == 3
+    assert all(storage.expired() for storage in storages)
+    out.square().sum().backward()
+    torch.testing.assert_close(x.grad, want)
+
+
+@IN_BLOCKS
+def test_saved_tensors_that_are_moved_elsewhere_are_freed(backend: str, normalize: regard.Normalizer) -> None:
+    x, storages = torch.randn(1, 2, 64, 8, requires_grad=True), []
+    (want,) = torch.autograd.grad(windowed(x, backend, normalize, []).square().sum(), x)
+    # as torch.autograd.graph.save_on_cpu does with tensors of a GPU
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: t.detach().clone().numpy(), torch.from_numpy):
+        out = windowed(x, backend, normalize, storages)
+    assert all(storage.expired() for storage in storages)
+    (got,) = torch.autograd.grad(out.square().sum(), x)
+    torch.testing.assert_close(got, want)
+
+
+@IN_BLOCKS
 def test_checkpointing_frees_what_blocks_would_keep(backend: str, normalize: regard.Normalizer) -> None:
     """Saved tensors alone keep the keys, so that hooks of checkpointing and offloading see all of them."""
     q, packed = torch.randn(1, 2, 64, 8, requires_grad=True), []

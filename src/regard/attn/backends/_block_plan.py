@@ -14,6 +14,7 @@ from regard.attn.call_slicing import select
 from regard.attn.call_tensors import take_tensors
 from regard.attn.terms.bias import TensorBias
 from regard.attn.terms.mask import BooleanMask, Rows
+from regard.attn.terms.sequence_masks import Causal
 from regard.attn.terms.tiles import TileCoverage, tiles
 from regard.kernels.dispatch import has_values, in_functorch_transform
 
@@ -100,6 +101,14 @@ def reached_share(call: AttentionCall, rows: int = 1) -> float:
     """
     reach = None if call.mask is None else call.mask.reach
     return 1.0 if reach is None else min(1.0, (reach + rows - 1) / max(call.keys.shape[-2], 1))
+
+
+def mean_share(call: AttentionCall, rows: int) -> float:
+    """The same on average over blocks of so many queries: causality leaves them half of the keys."""
+    keys = max(call.keys.shape[-2], 1)
+    is_square = call.q.shape[-2] == keys and call.explicit_positions is None
+    is_causal = type(call.mask) is Causal and is_square
+    return min(1.0, (1 + rows / keys) / 2) if is_causal else reached_share(call, rows)
 
 
 def describe_blocks(call: AttentionCall, rows: int) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.attn.backends._block_plan import BlockSpan, describe_blocks, loop_reason, reached_share, spans
+from regard.attn.backends._block_plan import BlockSpan, describe_blocks, loop_reason, mean_share, reached_share, spans
 from regard.attn.backends._tile_order import run_in_tiles
 from regard.attn.call import Attended, AttentionCall, equation
 from regard.attn.call_tensors import put_tensors, take_tensors
@@ -35,7 +35,7 @@ def skip_reason(call: AttentionCall) -> str | None:
     weights, rows, is_recomputed = call.weights(), _rows(call), _is_recomputed(call)
     if weights >= (_SMALL_RECOMPUTED if is_recomputed else _SMALL):
         return None
-    spans_weights = weights * reached_share(call, rows) * (_RECOMPUTED if is_recomputed else 1.0)
+    spans_weights = weights * mean_share(call, rows) * (_RECOMPUTED if is_recomputed else 1.0)
     if spans_weights + _span_weights(call) * call.q.shape[-2] / rows < weights:
         return None
     return f"only {weights} weights: the whole matrix is faster than its parts"

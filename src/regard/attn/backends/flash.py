@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from regard.attn.backends import dot_softmax
-from regard.attn.backends._block_plan import BlockSpan, describe_blocks, loop_reason, reached_share, spans
+from regard.attn.backends._block_plan import BlockSpan, describe_blocks, loop_reason, mean_share, spans
 from regard.attn.backends._flash_cpu import Flash, available, float_mask, hidden_scores
 from regard.attn.backends._span_groups import SpanGroup, group_spans
 from regard.attn.backends._tile_order import run_in_tiles, without_features
@@ -48,8 +48,8 @@ def skip_reason(call: AttentionCall) -> str | None:
     is_large = call.bias is not None and call.weights() > _LARGE_BIAS
     if not is_sparse and not is_large and not call.need.lse:
         return "one kernel computes it whole: no block is known to be masked"
-    is_mostly_skipped = call.bias is not None and reached_share(call) <= 0.5
-    if call.weights() < (_SMALL_BIASED if is_mostly_skipped else _SMALL):
+    is_skipping = call.bias is not None and mean_share(call, _ROWS) <= 0.65
+    if call.weights() < (_SMALL_BIASED if is_skipping else _SMALL):
         return f"only {call.weights()} weights: the whole matrix is faster than its parts"
     return None
 
