@@ -10,6 +10,9 @@ from regard.attn.backends._packing import PackedDocuments, PackedTokens
 
 def document_loop(q: Tensor, k: Tensor, v: Tensor, packing: PackedDocuments, scale: float) -> tuple[Tensor, Tensor]:
     """softmax(scale · q kᵀ) v of each document: "t h d", and log Σ exp, "h t"."""
+    for t in (q, k, v):
+        assert t.stride(-1) == 1
+        assert not any(n % 8 for n in (t.shape[-1], t.storage_offset(), *t.stride()[:-1]))
     group = q.shape[1] // k.shape[1]
     outs, lses = [], []
     for rows, keys in zip(_slices(packing.queries, q), _slices(packing.keys, k), strict=True):

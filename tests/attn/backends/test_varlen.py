@@ -111,6 +111,17 @@ def test_terms_beside_the_mask() -> None:
     check(lengths(7, 4, 0), *samples)
 
 
+@for_each("name", ["all tokens", "some tokens"])
+def test_the_kernel_gets_aligned_tokens(name: str) -> None:
+    mask = {"all tokens": ids(IN_ORDER), "some tokens": lengths(7, 4, 1)}[name]
+    shapes = {"last axis": (B, H, N, 16), "offset": (B, H, N, 9), "rows": (B, H, N, 12)}
+    for what, shape in shapes.items():
+        cut = {"last axis": slice(0, None, 2), "offset": slice(1, None), "rows": slice(0, 8)}[what]
+        check(mask, *(torch.randn(shape, dtype=torch.float64, requires_grad=True)[..., cut] for _ in range(3)))
+    heads_last = (torch.randn(B, N, H, 8, dtype=torch.float64, requires_grad=True).transpose(1, 2) for _ in range(3))
+    check(mask, *heads_last)
+
+
 @for_each("name", MASKS)
 def test_lse(name: str) -> None:
     q, k, v = (t.detach() for t in inputs())

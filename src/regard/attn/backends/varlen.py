@@ -129,9 +129,8 @@ def describe(call: AttentionCall) -> str:
 
 def run(call: AttentionCall, kernel: Kernel = flash_attention) -> Attended:
     inputs = dot_softmax.kernel_inputs(call)
-    samples, heads, rows, width = inputs[0].shape
-    # "b·n h d", of a width that the kernel takes
-    q, k, v = (F.pad(t, (0, -width % _STEP)).transpose(1, 2).flatten(0, 1) for t in inputs)
+    samples, heads, rows, _ = inputs[0].shape
+    q, k, v = map(_tokens, inputs)
     scale = dot_softmax.scale(call)
     out = torch.zeros_like(q)
     wide = checks.accumulate_dtype(q.dtype)
@@ -150,6 +149,14 @@ def run(call: AttentionCall, kernel: Kernel = flash_attention) -> Attended:
                 lse = packed[1].mT if tokens is None else lse.index_copy(0, tokens, packed[1].mT)
     out = out.unflatten(0, (samples, rows)).transpose(1, 2)
     return dot_softmax.to_attended(call, out, None if lse is None else lse.unflatten(0, (samples, rows)).mT)
+
+
+def _tokens(t: Tensor) -> Tensor:  # "b h n d" -> "b·n h d"
+    """The tokens as the kernel loads them, 16 bytes at a time."""
+    t = F.pad(t, (0, -t.shape[-1] % _STEP)) if t.shape[-1] % _STEP else t
+    t = t.transpose(1, 2).flatten(0, 1)
+    is_aligned = t.stride(-1) == 1 and not any(n % _STEP for n in (t.storage_offset(), *t.stride()[:-1]))
+    return t if is_aligned else t.clone(memory_format=torch.contiguous_format)
 
 
 def _take(t: Tensor, tokens: Tensor | None) -> Tensor:
