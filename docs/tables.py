@@ -263,10 +263,19 @@ def scores() -> Iterator[str]:
         yield row(f"`{name}`", formula, learned, f"{count:,}", COSTS.get(name, "d products"), measured)
 
 
+def devices() -> Iterator[str]:
+    """The GPUs that have results."""
+    sys.path.append(str(ROOT))
+    from benchmarks.gpu.report import devices
+
+    return devices()
+
+
 # {file: {list: its lines}}
 LISTS: dict[str, dict[str, Callable[[], Iterator[str]]]] = {
     "mkdocs.yml": {"pages": navigation},
     "docs/index.md": {"guides": guides},
+    "docs/gpu.md": {"devices": devices},
     "docs/applications.md": {"applications": applications, "tasks": tasks},
     "docs/guides/choose.md": {"kinds": namespaces},
     "docs/mechanisms/index.md": {
