@@ -154,7 +154,7 @@ def test_sorted_tokens_of_every_result(mask: str) -> None:
         twice.append(torch.autograd.grad(slope.square().sum(), [q, k, v]))
     for a, b in zip(*twice, strict=True):
         close(b, a, "second derivative")
-    assert "tokens are sorted into" in regard.explain(q, k, v, mask=MANY[mask](), backend="flash")
+    assert "queries are sorted into" in regard.explain(q, k, v, mask=MANY[mask](), backend="flash")
     at = torch.arange(T).expand(2, T)  # an order per sample: the tokens stay where they are
     some = regard.attention(q, k, v, mask=MANY[mask](), positions=(at, at), backend="flash")
     close(some, whole[0], "positions of samples")

@@ -116,7 +116,7 @@ def describe_blocks(call: AttentionCall, rows: int) -> str:
     keys, reach = call.keys.shape[-2], None if call.mask is None else call.mask.reach
     blocks, tiles_of_mask = f"on blocks of {rows} queries", tiling(call)
     if tiles_of_mask is not None:
-        return f"{blocks}, masked blocks are skipped, tokens are sorted into {tiles_of_mask}"
+        return f"{blocks}, masked blocks are skipped, queries are sorted into {tiles_of_mask}"
     if reach is not None and call.explicit_positions is None and reach + rows <= keys:
         return f"{blocks} with at most {reach + rows - 1} of {keys} keys each"
     return blocks if call.mask is None else f"{blocks}, masked blocks are skipped"
@@ -191,7 +191,8 @@ def _block_spans(call: AttentionCall, rows: int) -> Iterator[BlockSpan]:
     samples = call.batch[0] if call.batch else 1
     # sorted tokens form tiles of their own, such as squares
     step = min(64, max(1 if tiling(call) is None else _SORTED, samples * -(-n // rows) * k // _TILES))
-    any_allowed, all_allowed = _tile_coverage(call, rows, step)
+    order = None if tiling(call) is None else _order_of_keys(call)
+    any_allowed, all_allowed = _tile_coverage(call, rows, step, order)
     width = any_allowed.shape[-1]
     first, last = any_allowed.int().argmax(-1).tolist(), (width - any_allowed.flip(-1).int().argmax(-1)).tolist()
     counts, inner = any_allowed.sum(-1).tolist(), (any_allowed & all_allowed).sum(-1).tolist()
@@ -201,20 +202,30 @@ def _block_spans(call: AttentionCall, rows: int) -> Iterator[BlockSpan]:
                 continue
             low, high = first[sample][block], last[sample][block]
             columns: Rows = slice(low * step, min(high * step, k))
-            if count < (high - low) * 3 // 4:  # leave out gaps that are large enough
+            if order is not None:
+                columns = order[_columns(any_allowed[sample, block], step, k)].sort().values
+            elif count < (high - low) * 3 // 4:  # leave out gaps that are large enough
                 columns = _columns(any_allowed[sample, block], step, k)
             covered = high - low if isinstance(columns, slice) else count
             block_rows = slice(block * rows, min((block + 1) * rows, n))
             yield BlockSpan(None if len(counts) == 1 else sample, block_rows, columns, inner[sample][block] == covered)
 
 
+def _order_of_keys(call: AttentionCall) -> Tensor:
+    """The keys in the order of the mask, in which a block of queries attends to few tiles."""
+    assert call.mask is not None
+    return call.mask.tile_order(call.positions()[1]).argsort(stable=True)
+
+
 def _tile_coverage(
-    call: AttentionCall, rows: int, step: int
+    call: AttentionCall, rows: int, step: int, order: Tensor | None
 ) -> TileCoverage:  # (samples or 1, blocks of rows, steps of columns)
     """The bounds of the mask for every tile; heads with different masks share a span."""
     assert call.mask is not None
-    i, j = call.positions()
-    any_allowed, all_allowed = call.mask.tile_coverage(tiles(i, rows), tiles(j, step))
+    (i, j), mask = call.positions(), call.mask
+    if order is not None:
+        j, mask = j[order], mask.slice(slice(None), order)
+    any_allowed, all_allowed = mask.tile_coverage(tiles(i, rows), tiles(j, step))
     shape = torch.broadcast_shapes(
         any_allowed.shape, all_allowed.shape, (1, -(-i.shape[-1] // rows), -(-j.shape[-1] // step))
     )

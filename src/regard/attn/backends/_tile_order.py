@@ -1,4 +1,4 @@
-"""Sorts the tokens of a call so that those with common keys share the tiles of a loop over blocks.
+"""Sorts the queries of a call so that those with common keys share the tiles of a loop over blocks.
 
 Row by row, 64 queries of a grid are a line, and their neighbourhoods many whole rows; sorted into squares, their
 neighbourhoods are little more than the square itself.
@@ -24,29 +24,23 @@ def tiling(call: AttentionCall) -> str | None:
 
 
 def run_in_tiles(call: AttentionCall, run: Callable[[AttentionCall], Attended]) -> Attended:
-    """Runs the call on sorted tokens and puts the results back into the order of the queries."""
+    """Runs the call on sorted queries and puts the results back into their order. Keys keep theirs, which some
+    normalizers read.
+    """
     if tiling(call) is None:
         return run(call)
     assert call.mask is not None
-    rows, columns = (call.mask.tile_order(t).argsort(stable=True) for t in call.positions())
-    attended, back = run(_permute_call(call, rows, columns)), rows.argsort()
-    if attended.key_index is not None:
-        index = attended.key_index
-        attended = attended._replace(key_index=columns[index.clamp_min(0)].where(index >= 0, index))
-    return attended.transform(lambda t: _Permute.apply(t, back, rows), lambda t: t[..., back])
-
-
-def _permute_call(call: AttentionCall, rows: Tensor, columns: Tensor) -> AttentionCall:
-    back = rows.argsort(), columns.argsort()
-    queries = _Permute.apply(call.queries, rows, back[0])
-    keys = _Permute.apply(call.keys, columns, back[1])
-    return replace(
-        without_features(call).slice(rows, columns),
-        q=queries if call.q is call.queries else _Permute.apply(call.q, rows, back[0]),
+    rows = call.mask.tile_order(call.positions()[0]).argsort(stable=True)
+    back = rows.argsort()
+    queries = _Permute.apply(call.queries, rows, back)
+    sorted_call = replace(
+        without_features(call).slice(rows, slice(None)),
+        q=queries if call.q is call.queries else _Permute.apply(call.q, rows, back),
         queries=queries,
-        keys=keys,
-        v=keys if call.v is call.keys else _Permute.apply(call.v, columns, back[1]),
+        keys=call.keys,
+        v=call.v,
     )
+    return run(sorted_call).transform(lambda t: _Permute.apply(t, back, rows), lambda t: t[..., back])
 
 
 def without_features(call: AttentionCall) -> AttentionCall:
