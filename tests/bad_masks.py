@@ -18,9 +18,18 @@ BAD: dict[type[Exception], dict[str, Callable[[], object]]] = {
         "index must be an integer tensor … list … torch.tensor": lambda: masks.Edges([[0], [1]]),
         "index must be an integer tensor … torch.bool … torch.tensor": lambda: masks.Edges(torch.ones(2, 3) > 0),
         "window must be a whole number, 1 or more, for Dilated, got 2.0": lambda: masks.Dilated(2.0, 2),
+        "selection must be a boolean tensor … torch.float32 (3, 2); write": lambda: masks.SelectedBlocks(
+            torch.zeros(3, 2), 4
+        ),
         "tokens must be the positions of global tokens … torch.bool … nonzero": lambda: masks.Global(torch.ones(3) > 0),
     },
     ValueError: {
+        "selection of shape (3, 2) must have … 3 queries and 3 blocks of 2 for 5 keys": masked(
+            masks.SelectedBlocks(torch.ones(3, 2) > 0, 2)
+        ),
+        "TopBlocks compares q and k of one width": lambda: regard.attention(
+            torch.zeros(2, 3, 4), torch.zeros(2, 5, 6), score=regard.Bilinear(4, 6), mask=masks.TopBlocks(2, 2)
+        ),
         "summary must be at most the stride for Fixed, got 5 of 4; try": lambda: masks.Fixed(4, 5),
         "count must be at most the number of blocks … got 4 of 3 blocks of 8 in 20": lambda: masks.RandomBlocks(
             20, 8, 4

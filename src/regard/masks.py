@@ -1,5 +1,6 @@
 """Masks: which keys each query may attend to."""
 
+from regard.attn.terms.block_masks import *
 from regard.attn.terms.edges import *
 from regard.attn.terms.grid_masks import *
 from regard.attn.terms.mask import *

@@ -57,6 +57,9 @@ def build_call(inputs: AttentionInputs, terms: Terms, read_values: bool = True) 
             if not torch.compiler.is_compiling() and q.shape[-2] > count:
                 _warn_of_empty_rows(mask, q.shape[-2], count)
         mask = mask.fit(batch, q.shape[-2], count, q.device)
+        if mask.reads_keys:
+            resolved = mask.resolve(q, k, positions or default_positions(q.shape[-2], count, q.device), None)
+            mask = resolved.fit(batch, q.shape[-2], count, q.device)
         # compiled code would hold for this number of keys alone
         if positions is None and not torch.compiler.is_compiling() and mask.hides_nothing(q.shape[-2], count):
             mask = None  # a NaN in a visible key reaches the output by itself

@@ -104,6 +104,7 @@ MASKS: dict[str, Callable[[Sizes], regard.Mask | Tensor | None]] = {
     "edges": lambda s: regard.masks.Edges(torch.randint(0, s.k, (2, 3 * s.k)) if s.k else torch.zeros(2, 0).long()),
     "neighbourhood": lambda s: regard.masks.Neighbourhood((2, max(s.k, 2)), 2),
     "longformer": lambda s: regard.masks.Global([1, 4]) | regard.masks.Dilated(1, 2),
+    "moba": lambda s: regard.masks.TopBlocks(2, 2) & regard.Causal(),
     "given": lambda s: regard.BooleanMask(_given(s)),
     "tensor": lambda s: torch.rand(s.b, 1, 1, s.k) < 0.7,
     "causal-lengths": lambda s: regard.Causal() & regard.Lengths(_lengths(s)),

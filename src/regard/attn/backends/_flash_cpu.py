@@ -40,6 +40,20 @@ def flash_backward(
     return dq, dk, dv
 
 
+def flash_part(q: Tensor, k: Tensor, v: Tensor, numbers: Tensor | None, scale: float) -> tuple[Tensor, Tensor]:
+    """out and lse of a part, with numbers added to its scores."""
+    out, lse = _FORWARD(q, k, v, 0.0, False, attn_mask=numbers, scale=scale)
+    return out, lse
+
+
+def flash_part_backward(
+    g: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, numbers: Tensor | None, scale: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The gradients of q, k and v of a part; `out` and `lse` are those of whole rows."""
+    dq, dk, dv = _BACKWARD(g, q, k, v, out, lse, 0.0, False, attn_mask=numbers, scale=scale)
+    return dq, dk, dv
+
+
 def pad_to_same_width(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Pads q, k and v with zeros to one width: with unequal widths the kernel uses a slow path."""
     missing = k.shape[-1] - v.shape[-1]
@@ -109,7 +123,7 @@ class Flash(torch.autograd.Function):
                 lse.fill_(-math.inf)
             for span in spans:
                 part = span.take_queries(q), span.take_keys(k), span.take_keys(v)
-                results = _FORWARD(*part, 0.0, False, attn_mask=_numbers(added, span), scale=scale)
+                results = flash_part(*part, _numbers(added, span), scale)
                 for whole, result in zip((out, lse), results, strict=True):
                     span.put_queries(whole, result)
         if sink is not None:
@@ -145,7 +159,7 @@ class Flash(torch.autograd.Function):
         for span in spans:
             g_part, q_part, out_part, lse_part = (span.take_queries(t) for t in (g, q, out, lse))
             part = g_part, q_part, span.take_keys(k), span.take_keys(v), out_part, lse_part
-            gradients = _BACKWARD(*part, 0.0, False, attn_mask=_numbers(added, span), scale=scale)
+            gradients = flash_part_backward(*part, _numbers(added, span), scale)
             span.put_queries(dq, gradients[0])
             span.add_keys(dk, gradients[1])
             span.add_keys(dv, gradients[2])

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from regard.attn.backends import dot_softmax
+from regard.attn.backends import _selected, dot_softmax
 from regard.attn.backends._block_plan import BlockSpan, describe_blocks, loop_reason, mean_share, spans
 from regard.attn.backends._flash_cpu import Flash, available, float_mask, hidden_scores
 from regard.attn.backends._span_groups import SpanGroup, group_spans
@@ -55,11 +55,12 @@ def skip_reason(call: AttentionCall) -> str | None:
 
 
 def describe(call: AttentionCall) -> str:
-    return f"torch's flash kernel {describe_blocks(call, _ROWS)}"
+    blocks = _selected.describe(call) if _selected.takes(call) else describe_blocks(call, _ROWS)
+    return f"torch's flash kernel {blocks}"
 
 
 def run(call: AttentionCall) -> Attended:
-    return run_in_tiles(call, _run)
+    return _selected.run(call) if _selected.takes(call) else run_in_tiles(call, _run)
 
 
 def _run(call: AttentionCall) -> Attended:

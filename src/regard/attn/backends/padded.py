@@ -8,7 +8,7 @@ from torch import Tensor
 
 from regard.attn.backends import dot_softmax
 from regard.attn.call import Attended, AttentionCall, Terms
-from regard.attn.terms.mask import And, Mask, Not
+from regard.attn.terms.mask import Mask, Not, conjuncts
 from regard.attn.terms.sequence_masks import Causal, Lengths
 from regard.kernels import native_library
 from regard.kernels.dispatch import choose_route, has_values
@@ -63,20 +63,13 @@ def run_kept(kept: tuple[float, bool], q: Tensor, k: Tensor, v: Tensor, mask: Ma
     return padded_attention(q, k, v, key_spans(mask, q.shape[0], k.shape[-2]), *kept)[0]
 
 
-def _parts(mask: Mask | None) -> list[Mask]:
-    """The masks that are combined by `&`."""
-    if type(mask) is And:
-        return [part for each in mask.masks for part in _parts(each)]
-    return [] if mask is None else [mask]
-
-
 def is_interval(mask: Mask) -> bool:
     """Whether the mask is made of causality and of lengths, one per sample: padding behind or before the tokens."""
-    return all(type(part) is Causal or _ends(part) is not None or _starts(part) is not None for part in _parts(mask))
+    return all(type(part) is Causal or _ends(part) is not None or _starts(part) is not None for part in conjuncts(mask))
 
 
 def is_causal(mask: Mask | None) -> bool:
-    return any(type(part) is Causal for part in _parts(mask))
+    return any(type(part) is Causal for part in conjuncts(mask))
 
 
 def _ends(mask: Mask) -> Tensor | None:
@@ -91,8 +84,8 @@ def _starts(mask: Mask) -> Tensor | None:
 
 def key_spans(mask: Mask | None, samples: int, keys: int) -> Tensor | None:  # long "b 2"
     """The first key and the end of each sample; None: all keys."""
-    ends = [lengths for part in _parts(mask) if (lengths := _ends(part)) is not None]
-    starts = [lengths for part in _parts(mask) if (lengths := _starts(part)) is not None]
+    ends = [lengths for part in conjuncts(mask) if (lengths := _ends(part)) is not None]
+    starts = [lengths for part in conjuncts(mask) if (lengths := _starts(part)) is not None]
     if not ends and not starts:
         return None
     first, end = [0] * samples, [keys] * samples

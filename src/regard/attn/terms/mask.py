@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from regard.attn.terms.tiles import Span, TileCoverage, Tiles, align, check_leading_axes
+from regard.attn.terms.tiles import Positions, Span, TileCoverage, Tiles, align, check_leading_axes
 from regard.common import checks
 
 __all__ = ["BooleanMask", "Mask"]
@@ -31,6 +31,8 @@ class Mask(ABC):
     sparse: bool = False
     # whether positions alone decide, so that the mask serves every sample
     positional: bool = False
+    # whether the mask depends on queries and keys, so that a call resolves it
+    reads_keys: bool = False
 
     @property
     def reach(self) -> int | None:
@@ -73,6 +75,10 @@ class Mask(ABC):
         """The same mask for sample n of the first batch axis, which stays as an axis of size one."""
         return self if self.positional else _MaskOfSample(self, n)
 
+    def resolve(self, q: Tensor, k: Tensor, positions: Positions, others: "Mask | None") -> "Mask":
+        """The mask for these queries and keys, of those that read them; `others` are combined with it by `&`."""
+        return self
+
     def over_heads(self, axes: int) -> "Mask":
         """The same mask for `axes` axes of all heads: a tensor without an axis of heads gets one."""
         return self
@@ -95,6 +101,13 @@ class Mask(ABC):
 
     def __invert__(self) -> "Mask":
         return Not(self)
+
+
+def conjuncts(mask: Mask | None) -> list[Mask]:
+    """The masks that are combined by `&`."""
+    if type(mask) is And:
+        return [part for each in mask.masks for part in conjuncts(each)]
+    return [] if mask is None else [mask]
 
 
 def as_mask(mask: "Mask | Tensor") -> Mask:
@@ -130,6 +143,7 @@ class CombinedMask(Mask):
         self.masks = masks
         self.sparse = any(m.sparse for m in masks)
         self.positional = all(m.positional for m in masks)
+        self.reads_keys = any(m.reads_keys for m in masks)
 
     @property
     def tiling(self) -> str | None:
@@ -145,6 +159,9 @@ class CombinedMask(Mask):
 
     def slice(self, rows: Rows, columns: Rows) -> Mask:
         return type(self)(*[m.slice(rows, columns) for m in self.masks])
+
+    def resolve(self, q: Tensor, k: Tensor, positions: Positions, others: Mask | None) -> Mask:
+        return type(self)(*[m.resolve(q, k, positions, others) for m in self.masks])
 
     def sample(self, n: int) -> Mask:
         return type(self)(*[m.sample(n) for m in self.masks])
@@ -162,6 +179,11 @@ class CombinedMask(Mask):
 
 class And(CombinedMask):
     """a & b: where both allow it."""
+
+    def resolve(self, q: Tensor, k: Tensor, positions: Positions, others: Mask | None) -> Mask:
+        rules = [*(m for m in self.masks if not m.reads_keys), *([] if others is None else [others])]
+        known = And(*rules) if rules else None
+        return And(*[m.resolve(q, k, positions, known) for m in self.masks])
 
     @property
     def reach(self) -> int | None:
@@ -246,8 +268,8 @@ class BooleanMask(Mask):
 
     def tile_coverage(self, i: Tiles, j: Tiles) -> TileCoverage:
         allowed = self.allowed.expand(*self.allowed.shape[:-2], i.length, j.length)
-        any_allowed = _any_in_tiles(_any_in_tiles(allowed, -2, i.size), -1, j.size)
-        return TileCoverage(any_allowed, ~_any_in_tiles(_any_in_tiles(~allowed, -2, i.size), -1, j.size))
+        any_allowed = any_in_tiles(any_in_tiles(allowed, -2, i.size), -1, j.size)
+        return TileCoverage(any_allowed, ~any_in_tiles(any_in_tiles(~allowed, -2, i.size), -1, j.size))
 
     def slice(self, rows: Rows, columns: Rows) -> Mask:
         allowed = self.allowed if self.allowed.shape[-2] == 1 else self.allowed[..., rows, :]
@@ -279,7 +301,7 @@ class BooleanMask(Mask):
         return f"BooleanMask({checks.shape(self.allowed)})"
 
 
-def _any_in_tiles(t: Tensor, axis: int, size: int) -> Tensor:
+def any_in_tiles(t: Tensor, axis: int, size: int) -> Tensor:
     """Whether a tile of `size` entries along the axis has a True; the last tile may be smaller."""
     if size == 1:
         return t

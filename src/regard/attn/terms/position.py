@@ -6,12 +6,10 @@ import torch
 from torch import Tensor, nn
 
 from regard.attn.terms.bias import sinusoids
-from regard.attn.terms.tiles import insert_head_axes
+from regard.attn.terms.tiles import Positions as Positions, insert_head_axes
 from regard.common import checks
 
 __all__ = ["HalfWave", "LearnedPositions", "Sinusoidal"]
-
-Positions = tuple[Tensor, Tensor]  # positions of queries "*b q" and of keys "*b k"
 
 
 def default_positions(queries: int, keys: int, device: torch.device) -> Positions:

@@ -8,6 +8,8 @@ from torch import Tensor
 
 from regard.common import checks
 
+Positions = tuple[Tensor, Tensor]  # positions of queries "*b q" and of keys "*b k"
+
 
 class Tiles(NamedTuple):
     """Positions grouped into tiles: the least and the greatest position per tile, the tile size, the number of
