@@ -13,6 +13,9 @@ from torch import Tensor, nn
 import regard
 from benchmarks.table import Case, Row, absent, cost, gain
 from benchmarks.timing import Effort, backward, compare
+from regard.layers import Differential, Latent, OutputGate, RMSQKNorm
+from regard.normalizers import TalkingWeights, WithNullSlot
+from regard.scores import SoftCap, TalkingScores
 
 DIM, HEADS = 512, 8
 Layer = tuple[nn.Module, Callable[[Tensor], Tensor]]  # the module, and a call of it
@@ -185,4 +188,82 @@ def steps(effort: Effort) -> Iterator[Row]:
         yield cost(f"64 decoding steps, {width} wide", timed, mine, lean, bound)
 
 
-CASES: dict[str, Case] = {"self": self_attention, "decode": decode, "steps": steps}
+def _attention(**terms: Any) -> dict[str, Any]:
+    return {"attention": regard.Attention(**terms)}
+
+
+# name: the parts of MultiHead(512, 8), and the most times that its training step may take of a plain one
+WIDTH = DIM // HEADS
+PARTS: dict[str, tuple[Callable[[], dict[str, Any]], float | None]] = {
+    "sink": (lambda: _attention(normalize=WithNullSlot(score=regard.Learnable(0.0, heads=HEADS))), 1.1),
+    "soft cap": (lambda: _attention(score=SoftCap(50.0)), 2.0),
+    "QK norm (RMS)": (lambda: {"qk_norm": RMSQKNorm(WIDTH)}, 1.15),
+    "gate per head": (lambda: {"gate": OutputGate(DIM, HEADS)}, 1.05),
+    "gate per channel": (lambda: {"gate": OutputGate(DIM, HEADS, WIDTH)}, 1.2),
+    "differential": (lambda: {"difference": Differential(WIDTH)}, None),
+    "talking heads": (lambda: _attention(score=TalkingScores(HEADS), normalize=TalkingWeights(HEADS)), None),
+}
+# those whose decoding step is one native kernel
+NATIVE_PARTS = ("sink", "soft cap", "QK norm (RMS)", "gate per head", "gate per channel")
+
+
+def _with_parts() -> dict[str, regard.MultiHead]:
+    return {"plain": regard.MultiHead(DIM, HEADS)} | {
+        name: regard.MultiHead(DIM, HEADS, **make()) for name, (make, _) in PARTS.items()
+    }
+
+
+def parts(effort: Effort) -> Iterator[Row]:
+    """a training step of causal MultiHead(512, 8) with parts of today's decoders, against plain heads"""
+    x = torch.randn(8, 512, DIM, requires_grad=True)
+    calls = {
+        name: backward(functools.partial(layer, x, mask=regard.Causal()), [x, *layer.parameters()])
+        for name, layer in _with_parts().items()
+    }
+    timed = compare(calls, effort, grad=True, threads=1)
+    for name, (_, bound) in PARTS.items():
+        yield cost("causal (8, 512, 512), training step", timed, name, "plain", bound)
+
+
+def part_steps(effort: Effort) -> Iterator[Row]:
+    """32 decoding steps after 2,048 tokens of MultiHead(512, 8) with the same parts, against plain heads"""
+    calls, token = {}, torch.randn(1, 1, DIM)
+    with torch.no_grad():
+        for name, layer in _with_parts().items():
+            start = layer.eval().project_kv(torch.randn(1, 2048, DIM))
+
+            def loop(layer: regard.MultiHead = layer, start: regard.KVCache = start) -> Tensor:
+                past: regard.KVCache = start
+                for _ in range(32):
+                    out, past = layer.step(token, past)
+                return out
+
+            calls[name] = loop
+        timed = compare(calls, effort, threads=1)
+    for name in PARTS:
+        yield cost("32 steps after 2,048 tokens", timed, name, "plain", 1.2 if name in NATIVE_PARTS else None)
+
+
+def latent_steps(effort: Effort) -> Iterator[Row]:
+    """a decoding step of Latent(512, 8) after 2,048 tokens, absorbed and expanded, against plain heads"""
+    calls, token = {}, torch.randn(1, 1, DIM)
+    sizes = {"latent_dim": 128, "head_dim": WIDTH, "rotated_dim": 32}
+    layers: dict[str, regard.MultiHead | Latent] = {"plain": regard.MultiHead(DIM, HEADS)}
+    layers |= {form: Latent(DIM, HEADS, form=form, **sizes) for form in ("absorbed", "expanded")}
+    with torch.no_grad():
+        for name, layer in layers.items():
+            start = layer.eval().project_kv(torch.randn(1, 2048, DIM))
+            calls[name] = functools.partial(layer.step, token, start)
+        timed = compare(calls, effort, threads=1)
+    yield cost("one step after 2,048 tokens", timed, "absorbed", "plain", None)
+    yield gain("one step after 2,048 tokens", timed, "absorbed", "expanded", None)
+
+
+CASES: dict[str, Case] = {
+    "self": self_attention,
+    "decode": decode,
+    "steps": steps,
+    "parts": parts,
+    "part-steps": part_steps,
+    "latent-steps": latent_steps,
+}

@@ -10,6 +10,7 @@ same torch and matplotlib give the same pictures.
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+import draw_heads
 import drawing
 import tables
 import torch
@@ -52,6 +53,13 @@ SPECIAL: dict[str, Callable[[], list[Panel]]] = {
     "uniform": lambda: about({"q·k / √d": {}, "uniform": {"score": regard.scores.Uniform()}}),
     "location-sensitive": location_sensitive,
     "local": local,
+    "soft-cap": lambda: about(
+        {"4 q·k / √d": {"score": regard.Dot(4 * DIM**-0.5)}}
+        | {
+            f"capped at {cap:g}": {"score": regard.scores.SoftCap(cap, regard.Dot(4 * DIM**-0.5))}
+            for cap in (16.0, 8.0)
+        }
+    ),
     "linear": lambda: about(
         {
             "softmax": {},
@@ -115,6 +123,11 @@ SPECIAL: dict[str, Callable[[], list[Panel]]] = {
     "bidaf": bidaf,
     "memory-hop": memory_hop,
     "multi-head": multi_head,
+    "qk-norm": draw_heads.qk_norm,
+    "output-gate": draw_heads.output_gate,
+    "talking-heads": draw_heads.talking_heads,
+    "differential": draw_heads.differential,
+    "latent": draw_heads.latent,
     "rotary": rotary,
     "alibi": lambda: biased(regard.ALiBi(4), 4, [f"head {h}: slope 2^-{2 * h + 2}" for h in range(4)]),
     "kerple": kerple,

@@ -3,4 +3,5 @@
 from regard.attn.terms.distance import *
 from regard.attn.terms.score import *
 from regard.attn.terms.soft_cap import *
+from regard.attn.terms.talking_heads import TalkingScores as TalkingScores
 from regard.attn.terms.uniform import *

@@ -24,7 +24,7 @@ MODULES = {name: mechanism(name, E) for name in MECHANISMS}
 ONE_WIDTH = {name for name in MECHANISMS if refused(name, D, E)}
 # mechanisms that read k itself
 NO_VALUES = {name for name in MECHANISMS if refused(name, E, E, torch.zeros(1, 1, E))}
-HEADS = {name for name, module in MODULES.items() if isinstance(module, regard.MultiHead)}
+HEADS = {name for name, module in MODULES.items() if isinstance(module, regard.MultiHead | regard.layers.Latent)}
 # mechanisms in which every step knows the steps before, or all of them together
 CHAINED = {name for name, module in MODULES.items() if hasattr(module, "start") or not hasattr(module, "project_kv")}
 # mechanisms in which a row depends on the rows before it

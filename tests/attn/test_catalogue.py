@@ -28,7 +28,7 @@ def test_properties_of_known_mechanisms() -> None:
     """Properties are read from the modules: these are certain."""
     assert {"dot", "cosine", "distance", "trilinear", "linear", "memory-hop", "bidaf"} <= ONE_WIDTH
     assert not ONE_WIDTH & ({"general", "additive", "location"} | HEADS)
-    assert {"key-value", "co-attention", "bidaf"} == NO_VALUES
+    assert {"key-value", "co-attention", "bidaf", "latent"} == NO_VALUES
     assert {"location-sensitive", "monotonic", "mocha", "co-attention", "bidaf"} <= CHAINED
     assert {"hard", "hard-argmax", "gumbel", "straight-through"} == HARD
     assert {"window", "alibi", "rotary"} <= POSITIONAL <= set(ALL)
@@ -235,7 +235,7 @@ def test_long_sequences_without_values_have_the_right_shapes(mode: Callable[[], 
 SILENT = {
     "trilinear": {"score.query"},
     "hard-argmax": {"score.key.weight"},
-    **{name: {"key.bias"} for name in HEADS - {"rotary", "selective"}},
+    **{name: {"key.bias"} for name in HEADS - {"rotary", "selective", "qk-norm", "sink", "latent"}},
     # what its hidden layer adds at near distances is the same for all keys
     "fire": {"key.bias", "attention.bias.inner.bias", "attention.bias.outer.bias"},
 }

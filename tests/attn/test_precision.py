@@ -52,6 +52,20 @@ def heads_by_sdpa(heads: regard.MultiHead, q: Tensor, k: Tensor) -> Tensor:
     return heads.out(out.transpose(-2, -3).flatten(-2))
 
 
+def latent_by_sdpa(heads: regard.layers.Latent, q: Tensor, k: Tensor) -> Tensor:
+    """The same of latent attention, whose keys and values are rounded behind every projection."""
+    memory = heads.project_kv(k)
+    keys, values = (
+        linear(memory.values.squeeze(-3)).unflatten(-1, (heads.heads, -1)).transpose(-2, -3)
+        for linear in (heads.key_up, heads.value_up)
+    )
+    keys = torch.cat([keys, memory.keys.expand(*keys.shape[:-1], -1)], -1)
+    queries = heads.query(q).unflatten(-1, (heads.heads, -1)).transpose(-2, -3)
+    rotated = heads.rotate(queries[..., heads.head_dim :], start=k.shape[-2] - q.shape[-2])
+    queries = torch.cat([queries[..., : heads.head_dim], rotated], -1)
+    return heads.out(F.scaled_dot_product_attention(queries, keys, values).transpose(-2, -3).flatten(-2))
+
+
 def decided_rows(module: nn.Module, q: Tensor, k: Tensor) -> Tensor:
     """The queries whose deciding scores differ by more than 1e-5: the last kept and the first dropped of TopK, the two
     greatest of a hard read.
@@ -72,8 +86,8 @@ def test_half_types_err_at_most_twice_as_much_as_sdpa(name: str, dtype: torch.dt
     module = module.to(dtype).eval()
     exact = copy.deepcopy(module).double()
     want = exact(q.double(), k.double())
-    is_multi_head = isinstance(module, regard.MultiHead)
-    bound = 2 * (error(heads_by_sdpa(module, q, k), want) if is_multi_head else sdpa_error(q, k))
+    by_sdpa = {regard.MultiHead: heads_by_sdpa, regard.layers.Latent: latent_by_sdpa}.get(type(module))
+    bound = 2 * (sdpa_error(q, k) if by_sdpa is None else error(by_sdpa(module, q, k), want))
     out, with_weights = module(q, k), module.attend(q, k, need=Need(weights=True)).out
     if name == "topk" or name in ("hard", "hard-argmax", "gumbel", "straight-through"):
         decided = decided_rows(exact, q.double(), k.double())

@@ -1,15 +1,18 @@
 """Parity with the attention of decoders in transformers: norms of queries and keys, with random weights."""
 
+import math
 from typing import Any
 
 import torch
 import transformers
+from tests.for_each import for_each
 from torch import Tensor, nn
 
 import regard
 from regard import Attention, MultiHead
-from regard.layers import LayerQKNorm, OutputGate, RMSQKNorm, WholeRMSQKNorm
+from regard.layers import Differential, Latent, LayerQKNorm, OutputGate, RMSQKNorm, WholeRMSQKNorm
 from regard.normalizers import WithNullSlot
+from regard.positions import YaRNScaling
 
 B, T, DIM, HEADS, KV_HEADS, D = 2, 11, 24, 6, 2, 8
 SIZES = {
@@ -28,7 +31,7 @@ def randomize(module: nn.Module) -> None:
             parameter.normal_()
 
 
-def copy_weights(ours: MultiHead, theirs: nn.Module, out: str = "o_proj") -> None:
+def copy_weights(ours: nn.Module, theirs: nn.Module, out: str = "o_proj") -> None:
     """Random weights in both."""
     names = {"query": "q_proj", "key": "k_proj", "value": "v_proj", "out": out}
     randomize(theirs)
@@ -36,7 +39,7 @@ def copy_weights(ours: MultiHead, theirs: nn.Module, out: str = "o_proj") -> Non
         ours.get_submodule(mine).load_state_dict(theirs.get_submodule(name).state_dict())
 
 
-def assert_equal(ours: MultiHead, theirs: nn.Module, rotation: tuple[Tensor, Tensor], x: Tensor) -> None:
+def assert_equal(ours: MultiHead | Latent, theirs: nn.Module, rotation: tuple[Tensor, Tensor], x: Tensor) -> None:
     hidden = torch.full((T, T), -torch.inf).triu(1).expand(B, 1, T, T)
     with torch.no_grad():
         want, weights = theirs(x, position_embeddings=rotation, attention_mask=hidden)[:2]
@@ -161,3 +164,81 @@ def test_gpt_oss_attention() -> None:
     copy_weights(ours, theirs)
     sink.load_state_dict({"score": theirs.sinks.view(HEADS, 1, 1)})
     assert_equal(ours, theirs, rotation_of(GptOssRotaryEmbedding(config), x), x)
+
+
+def test_diffllama_attention() -> None:
+    """Head i is paired with i + H/2; grouped keys; the layer decides λ₀."""
+    from transformers.models.diffllama.modeling_diffllama import DiffLlamaAttention, DiffLlamaRotaryEmbedding
+
+    config = transformers.DiffLlamaConfig(**SIZES | {"num_attention_heads": 8, "num_key_value_heads": 4})
+    theirs, x = DiffLlamaAttention(config, layer_idx=3).eval(), small_input()
+    difference = Differential(D, layer=4, eps=config.rms_norm_eps)
+    ours = MultiHead(DIM, 8, kv_heads=4, head_dim=D, difference=difference, rotate=regard.Rotary(D), bias=False).eval()
+    copy_weights(ours, theirs)
+    for name in ("q1", "k1", "q2", "k2"):
+        getattr(theirs, f"lambda_{name}").data.mul_(0.1)
+        mine = f"{'query' if name[0] == 'q' else 'key'}_{name[1]}"
+        difference.get_parameter(mine).data.copy_(getattr(theirs, f"lambda_{name}"))
+    assert_equal(ours, theirs, rotation_of(DiffLlamaRotaryEmbedding(config), x), x)
+
+
+def deepseek(query_latent: int | None, yarn: bool) -> tuple[nn.Module, nn.Module]:
+    from transformers.models.deepseek_v3.modeling_deepseek_v3 import DeepseekV3Attention, DeepseekV3RotaryEmbedding
+
+    rope: dict[str, Any] = {"rope_type": "default", "rope_theta": 10000.0}
+    if yarn:
+        rope |= {"rope_type": "yarn", "factor": 40.0, "mscale": 1.0, "mscale_all_dim": 1.0, "beta_fast": 32.0}
+        rope |= {"beta_slow": 1.0, "original_max_position_embeddings": 64}
+    config = transformers.DeepseekV3Config(
+        hidden_size=DIM,
+        num_attention_heads=HEADS,
+        num_key_value_heads=HEADS,
+        q_lora_rank=query_latent,
+        kv_lora_rank=10,
+        qk_nope_head_dim=5,
+        qk_rope_head_dim=D,
+        v_head_dim=7,
+        num_hidden_layers=1,
+        max_position_embeddings=64,
+        rope_parameters=rope,
+        attn_implementation="eager",
+    )
+    return DeepseekV3Attention(config, layer_idx=0).eval(), DeepseekV3RotaryEmbedding(config)
+
+
+@for_each("query_latent", [None, 9])
+@for_each("yarn", [False, True])
+@for_each("form", ["expanded", "absorbed"])
+def test_deepseek_v3_attention(query_latent: int | None, yarn: bool, form: str) -> None:
+    """Latents with norms, interleaved pairs, and under YaRN the scale times mscale²."""
+    theirs, embedding = deepseek(query_latent, yarn)
+    scaling = YaRNScaling(40.0, 64, attention_factor=1.0) if yarn else None
+    mscale = 0.1 * math.log(40.0) + 1.0 if yarn else 1.0
+    ours = Latent(
+        DIM,
+        HEADS,
+        latent_dim=10,
+        head_dim=5,
+        rotated_dim=D,
+        head_value_dim=7,
+        query_latent_dim=query_latent,
+        rotate=regard.Rotary(D, pairs="neighbours", scaling=scaling),
+        attention=Attention(regard.Dot(scale=(5 + D) ** -0.5 * mscale**2)),
+        form=form,
+    ).eval()
+    randomize(theirs)
+    key_up, value_up = theirs.kv_b_proj.weight.view(HEADS, 5 + 7, 10).split((5, 7), dim=1)
+    weights = {"key": theirs.kv_a_proj_with_mqa.weight, "norm": theirs.kv_a_layernorm.weight}
+    weights |= {"key_up": key_up.flatten(0, 1), "value_up": value_up.flatten(0, 1), "out": theirs.o_proj.weight}
+    if query_latent is None:
+        weights["query"] = theirs.q_proj.weight
+    else:
+        parts = theirs.q_a_proj, theirs.q_a_layernorm, theirs.q_b_proj
+        weights |= {f"query.{n}": part.weight for n, part in enumerate(parts)}
+    with torch.no_grad():
+        for name, weight in weights.items():
+            ours.get_submodule(name).weight.copy_(weight * 0.3)
+        for parameter in theirs.parameters():
+            parameter.mul_(0.3)
+    x = torch.randn(B, T, DIM)
+    assert_equal(ours, theirs, rotation_of(embedding, x), x)

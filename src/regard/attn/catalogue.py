@@ -13,10 +13,12 @@ all queries together, can also run step by step: `regard.attn.stepwise`.
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import nn
 
+from regard.attn.heads.differential import Differential
 from regard.attn.heads.forget_gate import ForgetGate
 from regard.attn.heads.output_gate import OutputGate
 from regard.attn.heads.qk_norm import L2QKNorm, LayerQKNorm, QKNorm, RMSQKNorm, WholeRMSQKNorm
@@ -24,6 +26,7 @@ from regard.attn.layer import Attention
 from regard.attn.mechanisms.bidaf import AttentionFlow
 from regard.attn.mechanisms.coattention import CoAttention, DynamicCoAttention
 from regard.attn.mechanisms.key_value import KeyValue
+from regard.attn.mechanisms.latent import Latent
 from regard.attn.mechanisms.local import Diagonal, Local
 from regard.attn.mechanisms.location_sensitive import LocationAttention
 from regard.attn.mechanisms.memory_hop import MemoryHop
@@ -72,10 +75,13 @@ from regard.attn.terms.score import (
     Location,
     LocationSensitive,
     NormedAdditive,
+    Score,
     Trilinear,
 )
 from regard.attn.terms.score_bias import CoPE, Selective
 from regard.attn.terms.sequence_masks import Causal, Window
+from regard.attn.terms.soft_cap import SoftCap
+from regard.attn.terms.talking_heads import TalkingScores, TalkingWeights
 from regard.attn.terms.uniform import Uniform
 from regard.common import checks
 
@@ -86,10 +92,12 @@ __all__ = [
     "ChunkwiseSoftmax",
     "CoAttention",
     "Diagonal",
+    "Differential",
     "ForgetGate",
     "KeyValue",
     "L2QKNorm",
     "LayerQKNorm",
+    "Latent",
     "Local",
     "LocationAttention",
     "MemoryHop",
@@ -120,12 +128,13 @@ def _heads(
     key_dim: int,
     *,
     kv_heads: int | None = None,
+    score: Score | None = None,
     bias: Callable[[int], Bias] | None = None,
     mask: Mask | None = None,
-    rotate: Callable[[int], Rotary] | None = None,
-    forget: bool = False,
+    normalize: Normalizer | None = None,
+    **parts: Callable[[int], Any],
 ) -> MultiHead:
-    """MultiHead with a bias or a rotation built for the width of its heads."""
+    """MultiHead with a bias and other parts that are built for the width of its heads."""
     width = _head_dim(query_dim)
     return MultiHead(
         query_dim,
@@ -133,10 +142,14 @@ def _heads(
         kv_heads=kv_heads,
         head_dim=width,
         key_dim=key_dim,
-        attention=Attention(bias=None if bias is None else bias(width), mask=mask),
-        rotate=None if rotate is None else rotate(width),
-        forget=ForgetGate(key_dim, kv_heads or HEADS) if forget else None,
+        attention=Attention(score, bias=None if bias is None else bias(width), mask=mask, normalize=normalize),
+        **{name: part(width) for name, part in parts.items()},
     )
+
+
+def _latent(query_dim: int, key_dim: int) -> Latent:
+    width = _head_dim(query_dim)
+    return Latent(query_dim, HEADS, latent_dim=2 * width, head_dim=width, rotated_dim=width, key_dim=key_dim, bias=True)
 
 
 def _general(query_dim: int, key_dim: int, normalize: Normalizer | None = None, read: Read | None = None) -> Attention:
@@ -156,6 +169,7 @@ GROUPS: dict[str, dict[str, Factory]] = {
         "distance": lambda q, k: Attention(Distance()),
         "euclid": lambda q, k: Attention(Distance(power=1)),
         "trilinear": lambda q, k: Attention(Trilinear(q)),
+        "soft-cap": lambda q, k: Attention(SoftCap(50.0, Bilinear(q, k))),
         "linear": lambda q, k: Attention(Kernel(), normalize=Sum()),
         "unnormalized": lambda q, k: Attention(Dot(scale=1.0), normalize=Identity()),
         "location": lambda q, k: Attention(Location(q, MAX_POSITIONS)),
@@ -200,6 +214,12 @@ GROUPS: dict[str, dict[str, Factory]] = {
         "selective": lambda q, k: _heads(q, k, bias=lambda _: Selective(HEADS), mask=Causal()),
         "grouped": lambda q, k: _heads(q, k, kv_heads=HEADS // 2),
         "multi-query": lambda q, k: _heads(q, k, kv_heads=1),
+        "qk-norm": lambda q, k: _heads(q, k, qk_norm=RMSQKNorm),
+        "output-gate": lambda q, k: _heads(q, k, gate=lambda _: OutputGate(q, HEADS)),
+        "sink": lambda q, k: _heads(q, k, normalize=WithNullSlot(score=Learnable(0.0, heads=HEADS))),
+        "talking-heads": lambda q, k: _heads(q, k, score=TalkingScores(HEADS), normalize=TalkingWeights(HEADS)),
+        "differential": lambda q, k: _heads(q, k, difference=Differential),
+        "latent": _latent,
     },
     "distance from the query": {
         "window": lambda q, k: Attention(Bilinear(q, k), mask=Window(WINDOW, WINDOW)),
@@ -211,7 +231,7 @@ GROUPS: dict[str, dict[str, Factory]] = {
         "kerple-power": lambda q, k: _heads(q, k, bias=lambda _: KerplePower(HEADS)),
         "fire": lambda q, k: _heads(q, k, bias=lambda _: FIRE(HEADS)),
         "cope": lambda q, k: _heads(q, k, bias=CoPE),
-        "forgetting": lambda q, k: _heads(q, k, mask=Causal(), forget=True),
+        "forgetting": lambda q, k: _heads(q, k, mask=Causal(), forget=lambda _: ForgetGate(k, HEADS)),
         "shaw": lambda q, k: _heads(q, k, bias=Shaw),
         "transformer-xl": lambda q, k: _heads(q, k, bias=lambda width: RelativeXL(HEADS * width, HEADS, width)),
         "rotary": lambda q, k: _heads(q, k, rotate=Rotary),

@@ -253,3 +253,13 @@ def set_rows_nan(attended: Attended, nonfinite_rows: Tensor) -> Attended:
         return t.masked_fill(rows, torch.nan) if t.is_floating_point() else t
 
     return attended.transform(lambda t: fill(t, nonfinite_rows.unsqueeze(-1)), lambda t: fill(t, nonfinite_rows))
+
+
+def set_projected_rows_nan(attended: Attended, out: Tensor, rows: Tensor | None) -> Attended:
+    """The result of all heads with their projected output; in both, the given rows become NaN.
+
+    NaN is filled in after the projection, so that its gradient does not see it.
+    """
+    if rows is None:
+        return attended._replace(out=out)
+    return set_rows_nan(attended, rows.unsqueeze(-2))._replace(out=out.masked_fill(rows.unsqueeze(-1), torch.nan))

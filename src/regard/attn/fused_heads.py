@@ -70,8 +70,8 @@ def _plan(heads: nn.Module, inputs: AttentionInputs) -> tuple[list[Tensor], floa
         return "the scale is not positive, as torch's causal kernel needs it"
     if scale is None:
         return (
-            "the heads are more than a softmax of dot products, normalize queries and keys, rotate, have a gate, share "
-            "keys, or have a mask or dropout"
+            "the heads are more than a softmax of dot products, normalize queries and keys, rotate, subtract maps, "
+            "have a gate, share keys, or have a mask or dropout"
         )
     return parameters, scale
 

@@ -11,13 +11,14 @@ from regard.attn.backends import LayerPath
 from regard.attn.base import AttentionModule
 from regard.attn.call import Attended, AttentionInputs, Need
 from regard.attn.call_builder import check_positions
-from regard.attn.functional import set_rows_nan
+from regard.attn.functional import set_projected_rows_nan
+from regard.attn.heads.differential import Differential
 from regard.attn.heads.forget_gate import ForgetGate
 from regard.attn.heads.output_gate import OutputGate
 from regard.attn.heads.qk_norm import QKNorm
 from regard.attn.kv_cache import KVCache
 from regard.attn.layer import Attention
-from regard.attn.nonfinite import finite, zero_nonfinite
+from regard.attn.nonfinite import hide_nonfinite_inputs
 from regard.attn.terms.bias import is_score_mask
 from regard.attn.terms.mask import BooleanMask, Mask, Or, as_mask
 from regard.attn.terms.position import Positions, default_positions
@@ -25,7 +26,7 @@ from regard.attn.terms.rotary import Rotary, RotaryPositions, token_positions
 from regard.attn.terms.sequence_masks import Window
 from regard.attn.terms.tiles import insert_head_axes
 from regard.common import checks
-from regard.kernels.dispatch import is_autocasting, values_are_readable
+from regard.kernels.dispatch import is_autocasting
 
 
 class MultiHead(AttentionModule):
@@ -34,9 +35,9 @@ class MultiHead(AttentionModule):
     With `kv_heads` below `heads`, each key head serves a group of neighbouring query heads (grouped, Ainslie et al.
     2023; 1 is multi-query, Shazeer 2019). `head_dim` is the width of queries and keys per head, d_k of the paper, and
     `head_value_dim` that of values, d_v: the same unless given. `attention` is one layer for all heads, or a list with
-    one per head. `qk_norm` normalizes queries and keys, then `rotate` rotates them by their positions; `gate` weights
-    the output of the heads; `forget` lets tokens discount the keys before them. A query that may attend to no key gives
-    the bias of W_O.
+    one per head. `qk_norm` normalizes queries and keys, then `rotate` rotates them by their positions; `difference`
+    subtracts the maps of paired heads, and `gate` weights their output; `forget` lets tokens discount the keys before
+    them. A query that may attend to no key gives the bias of W_O.
 
         heads(x)                      self-attention
         heads(x, source)              cross-attention
@@ -58,6 +59,7 @@ class MultiHead(AttentionModule):
         attention: Attention | Sequence[Attention] | None = None,
         qk_norm: QKNorm | None = None,
         rotate: Rotary | None = None,
+        difference: Differential | None = None,
         gate: OutputGate | None = None,
         forget: ForgetGate | None = None,
         bias: bool = True,
@@ -73,6 +75,8 @@ class MultiHead(AttentionModule):
             checks.instance_of("qk_norm", qk_norm, QKNorm, "RMSQKNorm(head_dim)")
         if rotate is not None:
             checks.instance_of("rotate", rotate, Rotary, "Rotary(head_dim)")
+        if difference is not None:
+            checks.instance_of("difference", difference, Differential, "Differential(head_dim)")
         if gate is not None:
             checks.instance_of("gate", gate, OutputGate, "OutputGate(dim, heads)")
         if forget is not None:
@@ -99,7 +103,8 @@ class MultiHead(AttentionModule):
         self.key = nn.Linear(key_dim, kv_heads * self.head_dim, bias=bias)
         self.value = nn.Linear(value_dim, kv_heads * self.head_value_dim, bias=bias)
         self.out = nn.Linear(heads * self.head_value_dim, dim, bias=bias)
-        self.qk_norm, self.rotate, self.gate, self.forget = qk_norm, rotate, gate, forget
+        self.qk_norm, self.rotate, self.forget = qk_norm, rotate, forget
+        self.difference, self.gate = difference, gate
         if isinstance(attention, Attention) or attention is None:
             self.attention: nn.Module = Attention(dropout=dropout) if attention is None else attention
         else:
@@ -117,8 +122,11 @@ class MultiHead(AttentionModule):
             )
         if qk_norm is not None:
             qk_norm.check(heads, kv_heads, self.head_dim)
+        if difference is not None:
+            difference.check(heads, kv_heads, self.head_dim, self.head_value_dim)
         if gate is not None:
-            gate.check(dim, heads, self.head_value_dim)
+            pairs = 1 if difference is None else 2
+            gate.check(dim, heads // pairs, self.head_value_dim * pairs)
         if forget is not None:
             forget.check(key_dim, kv_heads, self.attention)
         if rotate is not None and rotate.dim != self.head_dim:
@@ -144,7 +152,8 @@ class MultiHead(AttentionModule):
     @property
     def extra_parts(self) -> list[nn.Module]:
         """The parts beside projections and attention: paths for plain heads compute none of them."""
-        return [part for part in (self.qk_norm, self.rotate, self.gate, self.forget) if part is not None]
+        parts = self.qk_norm, self.rotate, self.forget, self.difference, self.gate
+        return [part for part in parts if part is not None]
 
     def _split(self, x: Tensor, width: int) -> Tensor:  # "*b n h·d" -> "*b n h d"
         # split by the width: under tensor parallelism a process has some of the heads
@@ -235,7 +244,7 @@ class MultiHead(AttentionModule):
         """
         if self.forget is None or past is None or mask is None or isinstance(mask, Window):
             return None
-        mask = _over_heads(mask > -torch.inf if is_score_mask(mask) else mask, x)
+        mask = over_heads(mask > -torch.inf if is_score_mask(mask) else mask, x)
         assert mask is not None
         count = len(past) + x.shape[-2]
         fitted = as_mask(mask).fit((*x.shape[:-2], self.heads), x.shape[-2], count, x.device)
@@ -272,8 +281,12 @@ class MultiHead(AttentionModule):
     def _attend_heads(self, inputs: AttentionInputs) -> Attended:
         q, k, v, mask, positions, need, generator = inputs
         self._check(q, k, v)
-        mask = _over_heads(mask, q)
-        q, k, v, nan_rows = self._zero_nonfinite(q, k, v, mask, token_positions(positions))
+        mask = over_heads(mask, q)
+        union = None if isinstance(k, KVCache) else self._union_mask(mask)
+        if union is not None and not isinstance(k, KVCache):
+            q, k, v, nan_rows = hide_nonfinite_inputs(q, k, v, union, token_positions(positions), self.heads)
+        else:
+            nan_rows = None
         queries, memory = self._project(q, k, v, positions)
         positions = token_positions(positions)
         if isinstance(self.attention, Attention):
@@ -282,14 +295,10 @@ class MultiHead(AttentionModule):
             )
         else:
             result = self._attend_per_head(queries, memory, mask, positions, need, generator)
-        out = result.out.transpose(-2, -3)  # "*b q h v"
+        out = result.out if self.difference is None else self.difference(result.out)
+        out = out.transpose(-2, -3)  # "*b q h v"
         out = self.out((out if self.gate is None else self.gate(out, q)).flatten(-2))
-        if nan_rows is not None:  # NaN is filled in after the projection, so that its gradient does not see it
-            result, out = (
-                set_rows_nan(result, nan_rows.unsqueeze(-2)),
-                out.masked_fill(nan_rows.unsqueeze(-1), torch.nan),
-            )
-        return result._replace(out=out)
+        return set_projected_rows_nan(result, out, nan_rows)
 
     def explain_inputs(self, inputs: AttentionInputs) -> str:
         return self._explain_heads(inputs, fused_heads.layer_path(self, inputs))
@@ -297,7 +306,7 @@ class MultiHead(AttentionModule):
     def _explain_heads(self, inputs: AttentionInputs, path: LayerPath) -> str:
         q, k, v, mask, positions, need, generator = inputs
         self._check(q, k, v)
-        mask = _over_heads(mask, q)
+        mask = over_heads(mask, q)
         queries, memory = self._project(q, k, v, positions)
         positions = token_positions(positions)
         if isinstance(self.attention, Attention):
@@ -361,7 +370,7 @@ class MultiHead(AttentionModule):
             queries = self.forget.extend_queries(queries, self.attention)
         if queries.shape[-3] != self.heads or memory.keys.shape[-3] != self.kv_heads:
             self._check_local_heads(queries.shape[-3], memory.keys.shape[-3])
-        return queries, memory
+        return queries, memory if self.difference is None else self.difference.pair(memory)
 
     def _check_local_heads(self, heads: int, kv_heads: int) -> None:
         """Raises if the heads of this process, some of those of a tensor-parallel layer, cannot be computed alone."""
@@ -370,37 +379,6 @@ class MultiHead(AttentionModule):
                 f"this process has {heads} of {self.heads} query heads, but {kv_heads} of {self.kv_heads} key heads; "
                 "split query, key and value alike, over a number of processes that divides kv_heads"
             )
-
-    def _zero_nonfinite(
-        self,
-        q: Tensor,
-        k: Tensor | KVCache,
-        v: Tensor | None,
-        mask: Mask | Tensor | None,
-        positions: Positions | None,
-    ) -> tuple[Tensor, Tensor | KVCache, Tensor | None, Tensor | None]:
-        """q, k and v without NaN and inf, and the rows that become NaN; without a mask every row would.
-
-        The gradient of the projections multiplies their input: it must not meet a NaN that is masked for all queries.
-        """
-        mask = self._union_mask(mask)
-        if mask is None or isinstance(k, KVCache) or not values_are_readable(q):
-            return q, k, v, None
-        if finite(*{id(t): t for t in (q, k, v) if t is not None}.values()):
-            return q, k, v, None
-        batch = (*torch.broadcast_shapes(q.shape[:-2], k.shape[:-2]), self.heads)
-        fitted = as_mask(mask).fit(batch, q.shape[-2], k.shape[-2], q.device)
-        values = k if v is None else v
-        keys, clean_values, nonfinite_rows = zero_nonfinite(
-            k.unsqueeze(-3), values.unsqueeze(-3), fitted, positions, q.shape[-2], batch
-        )
-        keys, clean_values = keys.squeeze(-3), clean_values.squeeze(-3)
-        nan_rows = None if nonfinite_rows is None else nonfinite_rows.any(-2)  # (*b, q)
-        is_finite = torch.isfinite(q).all(-1)
-        if not bool(is_finite.all()):
-            nan_rows = ~is_finite if nan_rows is None else nan_rows | ~is_finite
-            q = q.masked_fill(~is_finite.unsqueeze(-1), 0.0)
-        return q, keys, None if v is None else clean_values, nan_rows
 
     def _union_mask(self, mask: Mask | Tensor | None) -> Mask | Tensor | None:
         """The union of the heads' masks, each with the mask of its own attention."""
@@ -454,12 +432,12 @@ class MultiHead(AttentionModule):
 
     def __repr__(self) -> str:
         shared = f", kv_heads={self.kv_heads}" if self.kv_heads != self.heads else ""
-        parts = {"qk_norm": self.qk_norm, "gate": self.gate}
+        parts = {"qk_norm": self.qk_norm, "difference": self.difference, "gate": self.gate}
         extra = "".join(f", {name}={part!r}" for name, part in parts.items() if part is not None)
         return f"MultiHead({self.query.in_features}, {self.heads}{shared}{extra}, attention={self.attention!r})"
 
 
-def _over_heads(mask: Mask | Tensor | None, x: Tensor) -> Mask | Tensor | None:
+def over_heads(mask: Mask | Tensor | None, x: Tensor) -> Mask | Tensor | None:
     """The mask of a call with x "*b q d" for all heads: a tensor "*b q k" gets their axis."""
     if isinstance(mask, Mask):
         return mask.over_heads(x.ndim + 1)

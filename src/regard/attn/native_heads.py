@@ -26,7 +26,7 @@ MOST_ROWS = 64
 
 _NOT_PLAIN = (
     "the heads are more than linear layers, a softmax of dot products, their bound or null slot, and a norm or gate of "
-    "this library (a rotation is more), or have hooks"
+    "this library (a rotation or a difference is more), or have hooks"
 )
 
 

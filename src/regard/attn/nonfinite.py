@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor
 
-from regard.attn.terms.mask import Mask
+from regard.attn.terms.mask import Mask, as_mask
 from regard.attn.terms.position import Positions, default_positions
 from regard.attn.terms.tiles import insert_head_axes, tiles
 from regard.kernels.dispatch import values_are_readable
@@ -44,6 +44,31 @@ def hide_nonfinite(
     nan_queries = ~torch.isfinite(q).all(-1)
     rows = nan_queries if nonfinite_rows is None else nan_queries | nonfinite_rows
     return q.masked_fill(nan_queries.unsqueeze(-1), 0.0), k, v, rows
+
+
+def hide_nonfinite_inputs(
+    q: Tensor, k: Tensor, v: Tensor | None, mask: Mask | Tensor, positions: Positions | None, heads: int
+) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:  # "*b q d", "*b k e", "*b k v"
+    """The inputs of a layer that projects them, without NaN and inf, and the rows that become NaN.
+
+    Without a mask every row would. The gradient of the projections multiplies their input: it must not meet a NaN that
+    is masked for all queries.
+    """
+    if not values_are_readable(q) or finite(*{id(t): t for t in (q, k, v) if t is not None}.values()):
+        return q, k, v, None
+    batch = (*torch.broadcast_shapes(q.shape[:-2], k.shape[:-2]), heads)
+    fitted = as_mask(mask).fit(batch, q.shape[-2], k.shape[-2], q.device)
+    values = k if v is None else v
+    keys, clean_values, nonfinite_rows = zero_nonfinite(
+        k.unsqueeze(-3), values.unsqueeze(-3), fitted, positions, q.shape[-2], batch
+    )
+    keys, clean_values = keys.squeeze(-3), clean_values.squeeze(-3)
+    nan_rows = None if nonfinite_rows is None else nonfinite_rows.any(-2)  # (*b, q)
+    is_finite = torch.isfinite(q).all(-1)
+    if not bool(is_finite.all()):
+        nan_rows = ~is_finite if nan_rows is None else nan_rows | ~is_finite
+        q = q.masked_fill(~is_finite.unsqueeze(-1), 0.0)
+    return q, keys, None if v is None else clean_values, nan_rows
 
 
 def _zero_masked(

@@ -24,13 +24,27 @@ _PAGES = {
     "location-smooth": "location-sensitive",
     "mocha": "monotonic",
     "set-outlier": "set-distance",
+    "sink": "null",
     "grouped": "multi-head",
     "multi-query": "multi-head",
 }
 # terms that many mechanisms have
 _COMMON = ("Softmax()", "WeightedSum()", "Sum()")
 # the roles of a term that distinguishes a mechanism from others; the first that it has decides
-_DISTINCTIVE = ("rotate", "chunk", "place", "read", "mask", "bias", "normalize", "mechanism", "score")
+_DISTINCTIVE = (
+    "rotate",
+    "qk_norm",
+    "difference",
+    "gate",
+    "chunk",
+    "place",
+    "read",
+    "mask",
+    "bias",
+    "normalize",
+    "mechanism",
+    "score",
+)
 
 
 class Term(NamedTuple):
@@ -61,7 +75,9 @@ def _parts(module: nn.Module) -> list[tuple[Term, object]]:
     whole = [] if isinstance(module, Attention) else [("mechanism", module)]
     inner = getattr(module, "attention", getattr(getattr(module, "pool", None), "attention", module))
     parts = {role: getattr(inner, role, None) for role in ("score", "bias", "mask", "normalize", "read")}
-    parts |= {role: getattr(module, role, None) for role in ("place", "chunk", "rotate")}
+    parts |= {role: getattr(module, role, None) for role in ("place", "chunk")}
+    if isinstance(module, MultiHead):  # the rotation of Latent is a part of it, not what distinguishes it
+        parts |= {role: getattr(module, role) for role in ("qk_norm", "rotate", "difference", "gate")}
     roles = whole + [(role, part) for role, part in parts.items() if part is not None]
     return [(_term(role, part), part) for role, part in roles]
 

@@ -152,6 +152,8 @@ NOT_ALONE = {"Identity"}
 
 def term_of(name: str, role: str, sizes: Sizes) -> Any:
     """The term of a mechanism, built for these sizes; None if it has none."""
+    if getattr(regard.mechanism(name, sizes.d), "difference", None) is not None:
+        return None  # heads that pair, whose terms are those of all others
     with mock.patch.object(catalogue, "HEADS", sizes.h):
         module = regard.mechanism(name, sizes.d)
         if isinstance(module, regard.MultiHead):

@@ -10,7 +10,7 @@ from regard.attn.backends.dot_softmax import plain_scale
 from regard.attn.heads.output_gate import OutputGate
 from regard.attn.heads.qk_norm import L2QKNorm, LayerQKNorm, QKNorm, RMSQKNorm, WholeRMSQKNorm
 from regard.attn.layer import Attention
-from regard.attn.terms.normalizer import WithNullSlot
+from regard.attn.terms.normalizer import Softmax, WithNullSlot
 from regard.attn.terms.soft_cap import SoftCap
 from regard.kernels.decoder_step import StepParts
 
@@ -32,7 +32,8 @@ def native_parts(heads: Any) -> NativeParts | None:
     attention = heads.attention
     if type(attention) is not Attention or attention.bias is not None or attention.backend is not None:
         return None
-    if (attention.training and attention.dropout) or heads.rotate is not None:
+    has_more = any(part is not heads.qk_norm and part is not heads.gate for part in heads.extra_parts)
+    if has_more or (attention.training and attention.dropout):
         return None
     score, normalize, sink = attention.score, attention.normalize, None
     if type(normalize) is WithNullSlot:
@@ -43,8 +44,10 @@ def native_parts(heads: Any) -> NativeParts | None:
         return None
     if not cap and sink is None and not heads.extra_parts:
         return NativeParts(scale, None, [], [])
-    temperature = normalize.temperature or 1.0  # type: ignore[union-attr]
-    parts, tensors, constants = StepParts(), [], []
+    assert isinstance(normalize, Softmax)
+    temperature, parts = normalize.temperature or 1.0, StepParts()
+    tensors: list[Tensor] = []
+    constants: list[Tensor] = []
     parts.cap, parts.cooling, parts.base = cap, 1.0 / temperature, 0.0
     if sink is not None:
         if not isinstance(sink, Tensor):
@@ -55,8 +58,6 @@ def native_parts(heads: Any) -> NativeParts | None:
         else:
             return None
         parts.sink, parts.sink_step = sink.data_ptr(), int(sink.numel() > 1)
-    if heads.forget is not None:
-        return None
     if heads.qk_norm is not None and not _add_norm(parts, heads, tensors):
         return None
     if heads.gate is not None and not _add_gate(parts, heads, tensors):

@@ -1,4 +1,4 @@
-"""SoftCap: a bound on the scores of another score."""
+"""Scores of another score: SoftCap bounds them."""
 
 import torch
 from torch import Tensor
@@ -9,13 +9,11 @@ from regard.common import checks
 __all__ = ["SoftCap"]
 
 
-class SoftCap(Score):
-    """cap · tanh(score(q, k) / cap), a score of at most `cap`  (Bello et al. 2017, C · tanh; Gemma 2 has cap = 50)."""
+class WrappedScore(Score):
+    """A function of the scores of another score; subclasses implement `compare`."""
 
-    def __init__(self, cap: float, score: Score | None = None) -> None:
+    def __init__(self, score: Score | None) -> None:
         super().__init__()
-        checks.positive("cap", cap, "SoftCap")
-        self.cap = cap
         self.score = Dot() if score is None else score
 
     def queries(self, q: Tensor) -> Tensor:
@@ -30,11 +28,20 @@ class SoftCap(Score):
     def operands(self, queries: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
         return self.score.operands(queries, keys)
 
-    def compare(self, queries: Tensor, keys: Tensor) -> Tensor:
-        return self.cap * torch.tanh(self.score.compare(queries, keys) / self.cap)
-
     def check(self, q: Tensor | None, k: Tensor | None) -> None:
         self.score.check(q, k)
+
+
+class SoftCap(WrappedScore):
+    """cap · tanh(score(q, k) / cap), a score of at most `cap`  (Bello et al. 2017, C · tanh; Gemma 2 has cap = 50)."""
+
+    def __init__(self, cap: float, score: Score | None = None) -> None:
+        super().__init__(score)
+        checks.positive("cap", cap, "SoftCap")
+        self.cap = cap
+
+    def compare(self, queries: Tensor, keys: Tensor) -> Tensor:
+        return self.cap * torch.tanh(self.score.compare(queries, keys) / self.cap)
 
     def extra_repr(self) -> str:
         return f"{self.cap:g}"
