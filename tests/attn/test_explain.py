@@ -10,6 +10,7 @@ from unittest import mock
 import pytest
 import torch
 from tests.attn.backends.cases import Case, Sizes, tensors, willing
+from tests.attn.mechanism_properties import BY_ROWS, CHAINED
 from tests.for_each import for_each
 from torch import nn
 
@@ -83,7 +84,7 @@ def test_every_mechanism_runs_what_explain_says(name: str, training: bool, grad:
     with torch.set_grad_enabled(grad):
         for mask in MASKS.values():
             agree(layer, x, x, mask=mask())
-        if hasattr(layer, "project_kv") and not hasattr(layer, "start"):
+        if name not in CHAINED | BY_ROWS:
             agree(layer, x[:, -1:], stepwise.project_kv(layer, x))
 
 

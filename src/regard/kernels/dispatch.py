@@ -69,6 +69,15 @@ def has_values(tensor: Tensor) -> bool:
     return not (torch.compiler.is_compiling() or tensor.is_meta or type(tensor) is FakeTensor)
 
 
+def is_known(condition: bool | torch.SymBool) -> bool:
+    """Whether a comparison of sizes holds; of sizes that torch exports as dynamic, whether it holds for all of them."""
+    if not isinstance(condition, torch.SymBool):
+        return condition
+    from torch.fx.experimental.symbolic_shapes import statically_known_true
+
+    return statically_known_true(condition)
+
+
 def values_are_readable(tensor: Tensor) -> bool:
     """Whether Python may read values of `tensor`: it has some, on the CPU, and no transform is running."""
     return tensor.device.type == "cpu" and has_values(tensor) and not in_functorch_transform()

@@ -14,6 +14,7 @@ from regard.attn.terms.read import Read, WeightedSum
 from regard.attn.terms.score import Dot, Score
 from regard.attn.terms.sequence_masks import Causal
 from regard.common import checks
+from regard.kernels.dispatch import is_known
 from regard.kernels.torch_versions import kernel_bias, kernel_heads
 
 
@@ -97,8 +98,9 @@ def is_corner_causal(call: AttentionCall) -> bool:
 
     They multiply −inf by the scale, which must be positive.
     """
-    is_square = call.explicit_positions is None and call.q.shape[-2] == call.keys.shape[-2]
-    return type(call.mask) is Causal and is_square and call.bias is None and scale(call) > 0
+    if type(call.mask) is not Causal or call.explicit_positions is not None or call.bias is not None:
+        return False
+    return is_known(call.q.shape[-2] == call.keys.shape[-2]) and scale(call) > 0
 
 
 def as_four_axes(t: Tensor, call: AttentionCall, heads: int) -> Tensor:  # "*b n m" -> "b h n m"
