@@ -25,10 +25,14 @@ class Table:
         if self.is_written:
             return
         changed = [(name, self.rows.get(name, 0), n) for name, n in numbers.items() if self.rows.get(name, 0) != n]
-        rose = [f"{name}: {after}, not {before}" for name, before, after in changed if after > before]
+        rose = [f"{name}: {after}, not {before}" for name, before, after in changed if after > before > 0]
+        added = [f"{name}: {after}" for name, before, after in changed if not before]
         fell = [f"{name}: {after} instead of {before}" for name, before, after in changed if after < before]
         if rose:
             raise AssertionError(f"{self.path.name}: more than the table allows. {'; '.join(rose)}. {details}")
+        if added:
+            new = f"{self.path.name}: not in the table. {'; '.join(added)}. {details}"
+            raise AssertionError(f"{new} If the call is new, {WRITE}; if not, it shall cost nothing")
         if fell:
             raise AssertionError(f"{self.path.name}: fewer, which is good. {'; '.join(fell)}. Lower the table: {WRITE}")
 

@@ -52,7 +52,8 @@ class CoPE(ScoreBias):
             gates = gates.masked_fill(~allowed, 0.0)
         places = gates.flip(-1).cumsum(-1).flip(-1).clamp_max(len(self.table) - 1)
         q = q.to(scores.dtype)
-        by_place = (q @ self.table.to(q.dtype).T).expand(*places.shape[:-1], -1)  # (*b, q, positions)
+        # autocast gives products a half type
+        by_place = (q @ self.table.to(q.dtype).T).to(places.dtype).expand(*places.shape[:-1], -1)  # (*b, q, positions)
         # a place that the sum rounds up to the last one has no place above it
         below = places.detach().floor()
         share = places - below
