@@ -12,11 +12,12 @@ from tests.attn.backends.cases import close, resolved
 from tests.attn.backends.document_loop import document_loop
 from tests.for_each import for_each
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 import regard
 from regard import Need
 from regard.attn.backends import _packing, eager, varlen
-from regard.attn.backends._packing import PackedDocuments
+from regard.attn.backends._packing import PackedDocuments, PackedTokens
 from regard.attn.call import AttentionCall
 from regard.kernels import torch_versions
 
@@ -170,6 +171,19 @@ def test_a_mask_is_packed_once_until_it_is_written_to() -> None:
     count = len(_packing._KEPT)
     del numbers, mask
     assert len(_packing._KEPT) == count - 1
+
+
+@pytest.mark.skipif(not torch_versions.PACKS_DOCUMENTS, reason="this torch has no such kernel")
+@for_each("window", [(-1, -1), (-1, 0), (2, 0)])
+def test_the_kernel_of_torch_takes_these_arguments(window: tuple[int, int]) -> None:
+    with FakeTensorMode():  # tensors without numbers, which have a kernel for the shapes
+        q = torch.empty(10, 4, 16, dtype=torch.half, device="cuda")
+        k = torch.empty(12, 2, 16, dtype=torch.half, device="cuda")
+        ends = torch.empty(3, dtype=torch.int32, device="cuda")
+        packed = PackedDocuments(PackedTokens(None, ends, 7), PackedTokens(None, ends, 9), window)
+        out, lse = varlen.flash_attention(q, k, k, packed, 0.25)
+    assert (out.shape, out.dtype) == (q.shape, q.dtype)
+    assert (lse.shape, lse.dtype) == ((4, 10), torch.float32)
 
 
 REASONS: dict[str, tuple[dict[str, Any], str]] = {
