@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from types import FrameType
+from types import CellType, FrameType, FunctionType
 from typing import Any
 from unittest import mock
 
@@ -25,6 +25,7 @@ from torch.nn.attention import varlen
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_map_only, tree_unflatten
 
+from regard.attn.backends import flex
 from regard.attn.backends._packing import PackedDocuments, PackedTokens
 from regard.kernels import dispatch
 
@@ -229,6 +230,49 @@ def packed_attention(
     return document_loop(q, k, v, packing, options["scale"])
 
 
+def _rebuilt(value: Any, kind: type, replace: Callable[[Any], Any]) -> Any:
+    """A function with another value in place of every one of a kind that it, and the functions in it, take from
+    closures.
+    """
+    if isinstance(value, kind):
+        return replace(value)
+    if isinstance(value, list):
+        return [_rebuilt(part, kind, replace) for part in value]
+    if not isinstance(value, FunctionType) or not value.__closure__:
+        return value
+    cells = tuple(CellType(_rebuilt(cell.cell_contents, kind, replace)) for cell in value.__closure__)
+    return FunctionType(value.__code__, value.__globals__, value.__name__, value.__defaults__, cells)
+
+
+@dataclass
+class _Slot:
+    number: int
+
+
+def flex_kernel(kind: object) -> Callable[..., Any]:
+    """torch's FlexAttention as one operation, which computes its reference."""
+
+    def call(q: Tensor, k: Tensor, v: Tensor, score: Any, blocks: Any, needs_lse: bool) -> Any:
+        captured: list[Tensor] = []
+
+        def take(t: Tensor) -> _Slot:
+            captured.append(t)
+            return _Slot(len(captured) - 1)
+
+        mods = [score, None if blocks is None else blocks.mask_mod]
+        template = _rebuilt(mods, Tensor, take)
+
+        def reference(q: Tensor, k: Tensor, v: Tensor, captured: list[Tensor]) -> Any:
+            on_hosts = _rebuilt(template, _Slot, lambda slot: captured[slot.number])
+            out, lse = flex._reference(q, k, v, *on_hosts, None)
+            return (out, lse) if needs_lse else (out,)
+
+        out, *lse = one_kernel(reference)(q, k, v, captured)
+        return out, lse[0] if lse else None
+
+    return call
+
+
 @contextmanager
 def pretended_gpu() -> Iterator[None]:
     """A machine with a GPU: regard takes its tensors for ordinary ones."""
@@ -241,6 +285,7 @@ def pretended_gpu() -> Iterator[None]:
         ):
             stack.enter_context(mock.patch.object(owner, name, one_kernel(getattr(owner, name))))
         stack.enter_context(mock.patch.object(varlen, "varlen_attn", one_kernel(packed_attention)))
+        stack.enter_context(mock.patch.object(flex, "_compiled", flex_kernel))
         # torch warns that this build has no cuDNN
         stack.enter_context(mock.patch.object(torch.backends.cudnn, "is_acceptable", return_value=False))
         for name, value in (

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from tests.attn.backends.cases import Case, Sizes, close, leaves, tensors, willing
+from tests.attn.backends.cases import Case, Sizes, close, compared, leaves, tensors
 from torch import Tensor
 
 import regard
@@ -32,7 +32,7 @@ def test_a_gradient_is_the_same_whether_or_not_it_is_derived_again(kind: str, ow
     if own:
         k = v = q
     inputs = [*([q] if own else [q, k, v]), *leaves(terms).values()]
-    for backend in willing(q, k, v, **terms):
+    for backend in compared(q, k, v, **terms):
         slopes = []
         for again in (False, True):
             # a loss with a curve: what comes down to the attention depends on what it gave

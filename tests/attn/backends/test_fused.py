@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from tests.attn.backends.cases import Case, Sizes, close, tensors, willing
+from tests.attn.backends.cases import Case, Sizes, close, compared, tensors, willing
 from torch import Tensor
 
 import regard
@@ -39,7 +39,7 @@ def test_causality_holds_at_a_scale_that_is_not_positive(scale: float, grad: boo
     q, k, v = (t.detach().requires_grad_(grad) for t in tensors(S))
     terms = {"score": regard.Dot(scale), "mask": regard.Causal()}
     want = regard.attention(q, k, v, **terms, backend="eager")
-    for backend in (None, *willing(q, k, v, **terms)):
+    for backend in (None, *compared(q, k, v, **terms)):
         close(regard.attention(q, k, v, **terms, backend=backend), want, str(backend))
     heads = regard.MultiHead(6, 2, attention=regard.Attention(regard.Dot(scale))).double()
     x = torch.randn(2, 5, 6, dtype=torch.float64)
@@ -58,7 +58,7 @@ def test_a_null_slot_of_minus_infinity_takes_no_weight(grad: bool) -> None:
         inputs = (q, k, v, sink) if grad else ()
         want = regard.attention(q, k, v, **terms, backend="eager")
         slopes = torch.autograd.grad(want.square().sum(), inputs) if grad else ()
-        for backend in willing(q, k, v, **terms):
+        for backend in compared(q, k, v, **terms):
             out = regard.attention(q, k, v, **terms, backend=backend)
             close(out, want, backend)
             for got, slope in zip(torch.autograd.grad(out.square().sum(), inputs) if grad else (), slopes, strict=True):

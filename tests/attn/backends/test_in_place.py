@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import torch
-from tests.attn.backends.cases import FAST, SOFT, Case, Sizes, close, leaves, tensors, willing
+from tests.attn.backends.cases import FAST, SOFT, Case, Sizes, close, compared, leaves, tensors
 from torch import Tensor
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils.checkpoint import checkpoint
@@ -41,7 +41,7 @@ def gradients(case: Case, backend: str, changed: int | None) -> tuple[list[Tenso
 
 
 def test_every_tensor_of_a_call(case: Case) -> None:
-    for backend in willing(*tensors(S), **case.terms(S)):
+    for backend in compared(*tensors(S), **case.terms(S)):
         want, count = gradients(case, backend, None)
         for number in range(count):
             try:

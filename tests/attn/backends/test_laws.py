@@ -12,6 +12,7 @@ from tests.attn.backends.cases import (
     Case,
     Sizes,
     close,
+    compared,
     every_case,
     run,
     soft_cases,
@@ -33,7 +34,7 @@ def test_backends_agree_with_eager_forward_and_backward(case: Case) -> None:
     terms = case.terms()
     reference, wanted = run(q, k, v, terms, "eager")
     assert reference.shape == (SIZES.b, SIZES.h, SIZES.q, SIZES.v)
-    for backend in willing(q, k, v, **terms):
+    for backend in compared(q, k, v, **terms):
         out, slopes = run(q, k, v, terms, backend)
         close(out, reference, f"{backend} out")
         for name, slope in slopes.items():
@@ -48,7 +49,7 @@ def test_backends_agree_without_gradient_over_as_many_queries_as_keys(case: Case
     with torch.no_grad():
         reference = regard.attention(q, k, v, **terms, backend="eager")
         close(regard.attention(q, k, v, **terms), reference, "out")
-        for backend in willing(q, k, v, **terms):
+        for backend in compared(q, k, v, **terms):
             close(regard.attention(q, k, v, **terms, backend=backend), reference, f"{backend} out")
 
 
@@ -81,7 +82,7 @@ def test_nothing_is_changed_in_place(case: Case) -> None:
     q, k, v = tensors()
     terms = case.terms()
     before = [t.detach().clone() for t in (q, k, v, *cases.leaves(terms).values())]
-    for backend in willing(q, k, v, **terms):
+    for backend in compared(q, k, v, **terms):
         run(q, k, v, terms, backend)
     for old, new in zip(before, (q, k, v, *cases.leaves(terms).values()), strict=True):
         assert torch.equal(old, new)
@@ -121,7 +122,7 @@ def test_a_masked_key_equals_an_absent_key_whatever_it_holds(case: Case) -> None
         dirty_k[..., kept:, :1], dirty_k[..., kept:, 1:] = low, high
         dirty_v[..., kept:, :1], dirty_v[..., kept:, 1:] = low, high
         dirty_k.requires_grad_(), dirty_v.requires_grad_()
-        for backend in willing(q, dirty_k, dirty_v, **terms, positions=(i, j)):
+        for backend in compared(q, dirty_k, dirty_v, **terms, positions=(i, j)):
             out, slopes = run(q, dirty_k, dirty_v, terms, backend, positions=(i, j))
             what = f"{backend}, {kind} in a masked key:"
             assert torch.isfinite(out).all(), what
@@ -209,7 +210,7 @@ def test_leading_axes_broadcast(shared: str, mask: str, score: str) -> None:
     q, k, v = (t.clone().requires_grad_() for t in (q, k, v))
     terms = case.terms()
     reference, wanted = run(*whole, terms, "eager")
-    for backend in willing(q, k, v, **terms):
+    for backend in compared(q, k, v, **terms):
         out, slopes = run(q, k, v, terms, backend)
         close(out, reference, f"{backend} out")
         for name, t in zip("qkv", (q, k, v), strict=True):
@@ -227,7 +228,7 @@ LEARNED = [
 def test_every_parameter_receives_a_gradient(case: Case) -> None:
     q, k, v = tensors()
     terms = case.terms()
-    for backend in willing(q, k, v, **terms):
+    for backend in compared(q, k, v, **terms):
         _, slopes = run(q, k, v, terms, backend)
         for name, slope in slopes.items():
             # which look at no key, and at neither

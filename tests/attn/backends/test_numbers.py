@@ -7,7 +7,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from tests.attn.backends import cases
-from tests.attn.backends.cases import SOFT, Case, Sizes, close, run, tensors, willing
+from tests.attn.backends.cases import SOFT, Case, Sizes, close, compared, run, tensors, willing
 from tests.for_each import for_each
 from torch import Tensor
 
@@ -34,7 +34,7 @@ def test_types_are_near_the_equation_in_float64(case: Case, dtype: torch.dtype) 
     terms = case.terms(dtype=dtype)
     exact = [t.detach().double().requires_grad_() for t in (q, k, v)]
     reference, wanted = run(*exact, case.terms(dtype=dtype) | _doubled(case, dtype), "eager")
-    for backend in willing(q, k, v, **terms):
+    for backend in compared(q, k, v, **terms):
         out, slopes = run(q, k, v, terms, backend)
         assert out.dtype == dtype
         assert apart(out, reference, 0.1) < NEAR[dtype], f"{backend} out"
@@ -74,7 +74,7 @@ def test_lengths_of_any_size(case: Case, b: int, q: int, k: int, h: int) -> None
     reference, wanted = run(*inputs, terms, "eager")
     assert reference.shape == (b, h, q, sizes.v)
     assert torch.isfinite(reference).all()
-    for backend in willing(*inputs, **terms):
+    for backend in compared(*inputs, **terms):
         out, slopes = run(*inputs, terms, backend)
         close(out, reference, f"{backend} out")
         for name, slope in slopes.items():
@@ -102,7 +102,7 @@ def test_gradients_are_those_of_finite_differences(case: Case) -> None:
     inputs = tensors(SMALL)
     trained = list(cases.leaves(terms).values())
     values = [*inputs, *(t for t in trained if not torch.isinf(t).any())]
-    for backend in willing(*inputs, **terms):
+    for backend in compared(*inputs, **terms):
 
         def out(*_: Tensor, backend: str = backend) -> Tensor:
             return regard.attention(*inputs, **terms, backend=backend)
@@ -115,7 +115,7 @@ def test_second_derivatives_are_those_of_finite_differences(case: Case) -> None:
     terms = case.terms(SMALL)
     inputs = tensors(SMALL)
     cases.leaves(terms)
-    for backend in willing(*inputs, **terms):
+    for backend in compared(*inputs, **terms):
 
         def out(*qkv: Tensor, backend: str = backend) -> Tensor:
             return regard.attention(*qkv, **terms, backend=backend)
@@ -156,7 +156,7 @@ def test_dropout_keeps_the_mean_and_thins_the_weights(backend: str) -> None:
     terms = case.terms()
     q, k, v = (t.detach() for t in tensors())
     if backend not in willing(q, k, v, **terms, dropout=0.5):
-        assert backend in ("linear", "relative", "padded", "flash")
+        assert backend in ("linear", "relative", "padded", "flash", "flex")
         return
     plain = regard.attention(q, k, v, **terms)
     many = [t.expand(400, *t.shape) for t in (q, k, v)]

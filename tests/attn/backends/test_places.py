@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import torch
-from tests.attn.backends.cases import Case, Sizes, close, leaves, run, tensors, willing
+from tests.attn.backends.cases import Case, Sizes, close, compared, leaves, run, tensors, willing
 from torch import Tensor
 
 import regard
@@ -64,7 +64,7 @@ def test_each_sample_has_its_own_places(kind: str, mask: str) -> None:
         alone = one_by_one(q, k, v, terms)
         g = torch.randn(alone.shape, dtype=torch.float64)
         wanted = torch.autograd.grad(alone, list(inputs.values()), g, allow_unused=True)
-        ran = willing(q, k, v, **terms, positions=(I, J))
+        ran = compared(q, k, v, **terms, positions=(I, J))
         assert {"eager", "blocked"} <= set(ran)
         for backend in ran:
             out = regard.attention(q, k, v, **terms, positions=(I, J), backend=backend)
@@ -160,7 +160,7 @@ def test_grouped_heads_with_any_number_of_leading_axes(kind: str, lead: tuple[in
     terms = KINDS[kind].terms(S) | {"mask": masks[mask]}
     whole = [t.repeat_interleave(3, -3).detach().requires_grad_() for t in (k, v)]
     reference, wanted = run(q, *whole, terms, "eager")
-    for backend in willing(q, k, v, **terms):
+    for backend in compared(q, k, v, **terms):
         out, slopes = run(q, k, v, terms, backend)
         close(out, reference, f"{backend} {lead}")
         close(slopes["q"], wanted["q"], f"{backend} {lead} gradient of q")

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 import regard
 from regard import Need
+from regard.attn.backends import _flex_blocks
 from regard.decoding.beam import beam
 from regard.losses.vocabulary import linear_cross_entropy
 
@@ -230,3 +231,42 @@ def test_a_layer_trains_and_evaluates(name: str, tables: Tables) -> None:
     for mode in ("training", "evaluation"):
         if not (mode == "training" and name in ("beam search", "MultiHead, 8-bit", "MultiHead, recorded")):
             count(tables, f"{name}, {mode}", compare(*LAYERS[name], training=mode == "training"))
+
+
+# 2^20 weights, from which on a kernel is compiled: samples, heads, queries and keys, width
+LONG = (2, 2, 512, 8)
+FLEX: dict[str, Callable[[Place], dict[str, Any]]] = {
+    "Window": lambda place: {"mask": regard.Window(60, 0)},
+    "Causal & Lengths": lambda place: {"mask": regard.Causal() & regard.Lengths(place(torch.tensor([500, 300])))},
+    "Documents": lambda place: {"mask": regard.Documents(place(torch.arange(1024).view(2, 512) // 100))},
+    "boolean tensor": lambda place: {"mask": place(torch.arange(512 * 512).view(512, 512) % 3 > 0)},
+    "Causal, ALiBi": lambda place: {"mask": regard.Causal(), "bias": regard.ALiBi(2)},
+    "T5Buckets": lambda place: {"bias": regard.T5Buckets(2)},
+    "Shaw": lambda place: {"bias": regard.Shaw(8)},
+    "RelativeXL": lambda place: {"bias": regard.RelativeXL(8, 2, 8)},
+    "SoftCap": lambda place: {"score": regard.scores.SoftCap(2.0)},
+    "null slot": lambda place: {"normalize": regard.normalizers.WithNullSlot(score=regard.Learnable(0.3, heads=2))},
+    "general, Window": lambda place: {"score": regard.Bilinear(8, 8), "mask": regard.Window(60, 0)},
+    "lse": lambda place: {},
+}
+
+
+@pytest.mark.parametrize("name", FLEX)
+def test_a_long_call_is_one_kernel(name: str, tables: Tables) -> None:
+    need = Need(lse=name == "lse")
+
+    def build() -> nn.Module:
+        terms = FLEX[name](lambda t: t)
+        terms.pop("mask", None)
+        return regard.Attention(**terms)
+
+    def call(layer: regard.Attention, place: Place) -> Any:
+        q, k, v = (place(torch.randn(LONG)) for _ in range(3))
+        mask = FLEX[name](place).get("mask")
+        if q.device.type == "cuda":
+            assert "  flex     runs" in layer.explain(q, k, v, mask=mask, need=need)
+        return layer.attend(q, k, v, mask=mask, need=need)
+
+    _flex_blocks._kept.clear()
+    count(tables, f"flex, {name}, training", compare(build, call))
+    count(tables, f"flex, {name}, evaluation", compare(build, call, training=False))

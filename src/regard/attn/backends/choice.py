@@ -3,7 +3,7 @@
 from types import ModuleType
 from typing import NamedTuple
 
-from regard.attn.backends import additive, blocked, eager, flash, fused, linear, padded, relative, triton, varlen
+from regard.attn.backends import additive, blocked, eager, flash, flex, fused, linear, padded, relative, triton, varlen
 from regard.attn.call import AttentionCall
 from regard.attn.observer import current_trace
 from regard.common import checks
@@ -18,10 +18,12 @@ BACKENDS: dict[str, ModuleType] = {
     "fused": fused,
     "blocked": blocked,
     "eager": eager,
+    "flex": flex,
 }
 # the same on every other device, without the kernels for CPUs
 _OFF_CPU = (
     "varlen",
+    "flex",
     "fused",
     "triton",
     "additive",

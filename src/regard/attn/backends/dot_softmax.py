@@ -17,6 +17,8 @@ from regard.common import checks
 from regard.kernels.dispatch import is_known
 from regard.kernels.torch_versions import kernel_bias, kernel_heads
 
+_HALF = (torch.float16, torch.bfloat16)
+
 
 def _softmax_of(normalize: Normalizer) -> Normalizer:
     """The normalizer inside of a null slot, or itself."""
@@ -44,10 +46,10 @@ def plain_scale(score: Score, normalize: Normalizer, read: Read, width: int) -> 
     return score.scale_of(width) / (normalize.temperature or 1.0)
 
 
-def call_reason(call: AttentionCall, takes_null_slot: bool = False) -> str | None:
-    """`terms_reason` of a call, or that its kernel does not form what is requested."""
+def call_reason(call: AttentionCall, takes_null_slot: bool = False, score: Score | None = None) -> str | None:
+    """`terms_reason` of a call, with `score` for its own, or that its kernel does not form what is requested."""
     normalize = _softmax_of(call.normalize) if takes_null_slot else call.normalize
-    reason = terms_reason(call.score, normalize, call.read)
+    reason = terms_reason(score or call.score, normalize, call.read)
     if reason is None and call.bias is not None and call.bias.reads_scores:
         return f"{type(call.bias).__name__} reads the scores, which its kernel never forms"
     if reason is None and call.need.needs_weights:
@@ -118,11 +120,19 @@ def _heads(t: Tensor) -> int:
     return t.shape[-3] if t.ndim > 2 else 1
 
 
+def kernel_dtype(call: AttentionCall) -> torch.dtype:
+    """The dtype in which kernels get queries, keys and values."""
+    wide = torch.promote_types(call.queries.dtype, call.keys.dtype)
+    # scores project half types in float32; kernels for GPUs are fast for half types alone, and sum in float32
+    is_widened = wide == torch.float32 and call.v.dtype in _HALF
+    return call.v.dtype if is_widened and call.q.device.type != "cpu" else wide
+
+
 def kernel_inputs(call: AttentionCall) -> tuple[Tensor, Tensor, Tensor]:
     """Queries, keys and values of one width and one dtype with two leading axes."""
     q, k, v = call.queries, call.keys, call.v
-    if not q.dtype == k.dtype == v.dtype:  # scores that project half types do so in float32
-        dtype = torch.promote_types(q.dtype, k.dtype)
+    if not q.dtype == k.dtype == v.dtype:
+        dtype = kernel_dtype(call)
         q, k, v = q.to(dtype), k.to(dtype), v.to(dtype)
     q, k, v = pad_to_same_width(q, k, v)
     if len(call.batch) == 2 and q.shape[:-2] == k.shape[:-2] == v.shape[:-2]:
@@ -155,10 +165,10 @@ def kernel_mask(call: AttentionCall) -> Tensor:  # "b h q k", any of the first t
         assert allowed is not None
         return as_four_axes(allowed, call, _heads(allowed))
     bias = call.bias(call.q, *call.positions(), call.total)
-    is_half = call.queries.dtype in (torch.float16, torch.bfloat16)
-    if bias.dtype != call.queries.dtype and not (is_half and available(bias) and bias.dtype == torch.float32):
+    dtype = kernel_dtype(call)
+    if bias.dtype != dtype and not (dtype in _HALF and available(bias) and bias.dtype == torch.float32):
         # only the kernel for CPUs adds a float32 bias to scores of half types; to float64 it adds other numbers
-        bias = bias.to(call.queries.dtype)
+        bias = bias.to(dtype)
     bias = bias if temperature(call) == 1.0 else bias / temperature(call)
     bias = bias if allowed is None else bias.masked_fill(~allowed, -torch.inf)
     return kernel_bias(as_four_axes(bias, call, _heads(bias)))

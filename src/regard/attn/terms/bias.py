@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.attn.terms.tiles import insert_head_axes, offsets
+from regard.attn.terms.tiles import PairMod, QueryKeyPairs, insert_head_axes, offsets
 from regard.common import checks
 from regard.kernels.dispatch import has_values, values_are_readable
 from regard.kernels.precision import widen
@@ -30,6 +30,8 @@ class Bias(nn.Module):
     # whether it reads the scores (`ScoreBias`), and whether a row of it depends on the rows before
     reads_scores: bool = False
     reads_rows: bool = False
+    # whether `score_mod` reads a tensor with a number per pair, or computes the number
+    loads_pairs: bool = True
 
     def content(self, q: Tensor) -> Tensor:
         """The query as the score gets it."""
@@ -44,6 +46,17 @@ class Bias(nn.Module):
         `total` is the number of keys of the whole call, or per sample, "*b 1 1".
         """
 
+    def score_mod(self, pairs: QueryKeyPairs, q: Tensor, total: int | Tensor) -> PairMod:
+        """The number that is added to the score of one pair, for kernels that compute it inside of their loops; by
+        default an entry of the whole tensor.
+        """
+        return pairs.of_heads(self(q, *pairs.positions(), total))
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if "forward" in vars(cls) and "score_mod" not in vars(cls):
+            cls.score_mod = Bias.score_mod  # type: ignore[method-assign]  # that of a base class is for its own `forward`
+
 
 def _offsets(i: Tensor, j: Tensor, q: Tensor) -> Tensor:
     """j − i for every pair; if positions differ between samples, with an axis for the heads of q."""
@@ -54,6 +67,7 @@ class ALiBi(Bias):
     """−m_h |i − j|, m_h = 2^(−8h/H)  (Press et al. 2022; for H not a power of two as the authors' code interleaves)."""
 
     reads_query = False
+    loads_pairs = False
     slopes: Tensor
 
     def __init__(self, heads: int) -> None:
@@ -70,6 +84,11 @@ class ALiBi(Bias):
         slopes = self.slopes.to(checks.accumulate_dtype(q.dtype)).neg().view(-1, 1, 1)
         return slopes * _offsets(i, j, q).abs()
 
+    def score_mod(self, pairs: QueryKeyPairs, q: Tensor, total: int | Tensor) -> PairMod:
+        checks.heads(q, len(self.slopes), self)
+        slope, offset = pairs.of_heads(self.slopes.to(pairs.dtype).neg().view(-1, 1, 1)), pairs.offset()
+        return lambda b, h, q, k: slope(b, h, q, k) * offset(b, h, q, k).abs()
+
     def extra_repr(self) -> str:
         return f"heads={len(self.slopes)}"
 
@@ -78,6 +97,7 @@ class T5Buckets(Bias):
     """table[h, bucket(j − i)]: near distances one by one, far ones by their logarithm  (Raffel et al. 2020, 2.1)."""
 
     reads_query = False
+    loads_pairs = False
 
     def __init__(self, heads: int, *, buckets: int = 32, max_distance: int = 128, bidirectional: bool = True) -> None:
         super().__init__()
@@ -113,6 +133,12 @@ class T5Buckets(Bias):
         heads = torch.arange(self.table.embedding_dim, device=bucket.device)[:, None, None]
         return self.table.weight[bucket, heads]  # (*b, h, q, k)
 
+    def score_mod(self, pairs: QueryKeyPairs, q: Tensor, total: int | Tensor) -> PairMod:
+        checks.heads(q, self.table.embedding_dim, self)
+        # from `max_distance` on all distances are in the last bucket
+        ahead = torch.arange(-self.max_distance, self.max_distance + 1, device=q.device)
+        return pairs.by_offset(self.table(self.bucket(ahead)).T.unsqueeze(-2))  # (h, 1, distances)
+
     def __repr__(self) -> str:
         direction = "" if self.bidirectional else ", bidirectional=False"
         return f"T5Buckets({self.table.embedding_dim}, buckets={self.table.num_embeddings}{direction})"
@@ -120,6 +146,8 @@ class T5Buckets(Bias):
 
 class Shaw(Bias):
     """q_i · a[clip(j − i, −c, c)] · scale, scale = 1/√d unless given  (Shaw et al. 2018, eq. 4: relative keys)."""
+
+    loads_pairs = False
 
     def __init__(self, dim: int, clip: int = 16, *, scale: float | None = None) -> None:
         super().__init__()
@@ -130,11 +158,16 @@ class Shaw(Bias):
         self.scale = 1.0 / math.sqrt(dim) if scale is None else scale
 
     def forward(self, q: Tensor, i: Tensor, j: Tensor, total: int | Tensor) -> Tensor:
+        index = _offsets(i, j, q).clamp(-self.clip, self.clip) + self.clip
+        return _gather_distances(self._by_distance(q), index)
+
+    def score_mod(self, pairs: QueryKeyPairs, q: Tensor, total: int | Tensor) -> PairMod:
+        return pairs.by_offset(self._by_distance(q))
+
+    def _by_distance(self, q: Tensor) -> Tensor:  # "*b q d" -> "*b q 2·clip+1"
         checks.width("q", q, self.table.shape[1], self)
         q = widen(q)
-        by_distance = (q * self.scale) @ self.table.to(q.dtype).T  # (*b, q, 2 clip + 1)
-        index = _offsets(i, j, q).clamp(-self.clip, self.clip) + self.clip
-        return _gather_distances(by_distance, index)
+        return (q * self.scale) @ self.table.to(q.dtype).T
 
     def __repr__(self) -> str:
         return f"Shaw({self.table.shape[1]}, clip={self.clip})"
@@ -211,6 +244,15 @@ class RelativeXL(Bias):
         # positions are assumed to be consecutive if the greatest distance cannot be read
         count = int(distance.amax() - least) + 1 if has_values(distance) else i.shape[-1] + j.shape[-1] - 1
         return _gather_distances(self._by_distance(q, least + torch.arange(count, device=i.device)), distance - least)
+
+    def score_mod(self, pairs: QueryKeyPairs, q: Tensor, total: int | Tensor) -> PairMod:
+        if not pairs.are_last or self.clamp is not None:
+            return super().score_mod(pairs, q, total)
+        # keys from first to last have descending distances; the last query's to the first key is the greatest
+        queries, keys = pairs.size
+        greatest = keys - 1
+        by_distance = self._by_distance(q, greatest - torch.arange(queries + keys - 1, device=q.device))
+        return pairs.by_offset(by_distance, pairs.number(greatest))
 
     def factors(self, q: Tensor, distances: Tensor) -> tuple[Tensor, Tensor]:  # "*b h q d", "n" -> "*b h q d", "h n d"
         """(q + v) · scale and W R: their products are the biases of keys at these distances."""
@@ -337,6 +379,7 @@ class LocalGaussian(Bias):
     """
 
     reads_total = True
+    loads_pairs = False
 
     def __init__(self, dim: int, hidden: int, window: float = 10.0) -> None:
         super().__init__()
@@ -361,6 +404,11 @@ class LocalGaussian(Bias):
     def forward(self, q: Tensor, i: Tensor, j: Tensor, total: int | Tensor) -> Tensor:
         return self.log_density(self.centre(q, total), j)
 
+    def score_mod(self, pairs: QueryKeyPairs, q: Tensor, total: int | Tensor) -> PairMod:
+        centre, j = pairs.of_heads(self.centre(q, total)), pairs.key_position()
+        width = pairs.number(-2.0 * (self.window / 2) ** 2)
+        return lambda b, h, q, k: (j(b, h, q, k) - centre(b, h, q, k)).square() / width
+
     def __repr__(self) -> str:
         return f"LocalGaussian({self.hidden.in_features}, {self.hidden.out_features}, window={self.window:g})"
 
@@ -369,6 +417,7 @@ class TensorBias(Bias):
     """A tensor added to the scores, "*b q k", indexed by the queries and keys of this call."""
 
     reads_query = False
+    loads_pairs = False  # which is there already
 
     def __init__(self, values: Tensor) -> None:
         super().__init__()

@@ -12,16 +12,21 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from regard.attn.terms.tiles import Positions, Span, TileCoverage, Tiles, align, check_leading_axes
+from regard.attn.terms.tiles import (
+    PairMod,
+    Positions,
+    QueryKeyPairs,
+    Span,
+    TileCoverage,
+    Tiles,
+    align,
+    check_leading_axes,
+)
 from regard.common import checks
 
 __all__ = ["BooleanMask", "Mask"]
 
 Rows = Tensor | slice
-
-
-def _fold(join: Callable[[Tensor, Tensor], Tensor], tensors: Sequence[Tensor]) -> Tensor:
-    return functools.reduce(join, align(*tensors))
 
 
 class Mask(ABC):
@@ -58,6 +63,17 @@ class Mask(ABC):
         `tiling`.
         """
         return positions
+
+    def mask_mod(self, pairs: QueryKeyPairs) -> PairMod:
+        """`dense` as a function of one pair, for kernels that evaluate it inside of their loops; by default an entry of
+        the whole tensor.
+        """
+        return pairs.of_samples(self.dense(*pairs.positions()))
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if "dense" in vars(cls) and "mask_mod" not in vars(cls):
+            cls.mask_mod = Mask.mask_mod  # type: ignore[method-assign]  # that of a base class is for its own `dense`
 
     def span(self, i: Tensor) -> Span | None:  # "*b q"
         """The allowed keys of the queries at i, if they form one interval per query; None if unknown. Optional."""
@@ -177,8 +193,31 @@ class CombinedMask(Mask):
             mask.check_keys(keys)
 
 
-class And(CombinedMask):
+class JoinedMask(CombinedMask):
+    """Several masks, joined by an operation on booleans."""
+
+    join: Callable[[Tensor, Tensor], Tensor]
+
+    def dense(self, i: Tensor, j: Tensor) -> Tensor:
+        return self._fold([m.dense(i, j) for m in self.masks])
+
+    def tile_coverage(self, i: Tiles, j: Tiles) -> TileCoverage:
+        any_allowed, all_allowed = zip(*[m.tile_coverage(i, j) for m in self.masks], strict=True)
+        return TileCoverage(self._fold(any_allowed), self._fold(all_allowed))
+
+    def mask_mod(self, pairs: QueryKeyPairs) -> PairMod:
+        mods = [m.mask_mod(pairs) for m in self.masks]
+        join = self.join
+        return lambda b, h, q, k: functools.reduce(join, [mod(b, h, q, k) for mod in mods])
+
+    def _fold(self, tensors: Sequence[Tensor]) -> Tensor:
+        return functools.reduce(self.join, align(*tensors))
+
+
+class And(JoinedMask):
     """a & b: where both allow it."""
+
+    join = staticmethod(torch.logical_and)
 
     def resolve(self, q: Tensor, k: Tensor, positions: Positions, others: Mask | None) -> Mask:
         rules = [*(m for m in self.masks if not m.reads_keys), *([] if others is None else [others])]
@@ -192,13 +231,6 @@ class And(CombinedMask):
     def hides_nothing(self, queries: int, keys: int) -> bool:
         return all(m.hides_nothing(queries, keys) for m in self.masks)
 
-    def dense(self, i: Tensor, j: Tensor) -> Tensor:
-        return _fold(torch.logical_and, [m.dense(i, j) for m in self.masks])
-
-    def tile_coverage(self, i: Tiles, j: Tiles) -> TileCoverage:
-        any_allowed, all_allowed = zip(*[m.tile_coverage(i, j) for m in self.masks], strict=True)
-        return TileCoverage(_fold(torch.logical_and, any_allowed), _fold(torch.logical_and, all_allowed))
-
     def span(self, i: Tensor) -> Span | None:
         spans = [m.span(i) for m in self.masks]
         bounded = [span for span in spans if span is not None]
@@ -208,15 +240,10 @@ class And(CombinedMask):
         return " & ".join(map(repr, self.masks))
 
 
-class Or(CombinedMask):
+class Or(JoinedMask):
     """a | b: where either allows it."""
 
-    def dense(self, i: Tensor, j: Tensor) -> Tensor:
-        return _fold(torch.logical_or, [m.dense(i, j) for m in self.masks])
-
-    def tile_coverage(self, i: Tiles, j: Tiles) -> TileCoverage:
-        any_allowed, all_allowed = zip(*[m.tile_coverage(i, j) for m in self.masks], strict=True)
-        return TileCoverage(_fold(torch.logical_or, any_allowed), _fold(torch.logical_or, all_allowed))
+    join = staticmethod(torch.logical_or)
 
     def __repr__(self) -> str:
         return "(" + " | ".join(map(repr, self.masks)) + ")"
@@ -227,6 +254,10 @@ class Not(CombinedMask):
 
     def dense(self, i: Tensor, j: Tensor) -> Tensor:
         return ~self.masks[0].dense(i, j)
+
+    def mask_mod(self, pairs: QueryKeyPairs) -> PairMod:
+        allowed = self.masks[0].mask_mod(pairs)
+        return lambda b, h, q, k: ~allowed(b, h, q, k)
 
     def tile_coverage(self, i: Tiles, j: Tiles) -> TileCoverage:
         any_allowed, all_allowed = self.masks[0].tile_coverage(i, j)

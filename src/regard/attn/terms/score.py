@@ -16,6 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.attn.terms.learnable import Learnable, format_number, per_head
+from regard.attn.terms.tiles import QueryKeyPairs
 from regard.common import checks
 from regard.kernels.dispatch import autocast_disabled
 from regard.kernels.precision import widen
@@ -56,6 +57,15 @@ class Score(nn.Module):
     def scale_of(self, width: int) -> float:
         """The factor on a dot product, given the width of the projected queries."""
         return 1.0
+
+    @property
+    def dot_score(self) -> "Score | None":
+        """The score of dot products that this one is a function of, itself if it is one; None if it is neither."""
+        return self if self.comparison == "dot" else None
+
+    def dot_mod(self, pairs: QueryKeyPairs) -> Callable[[Tensor], Tensor]:
+        """This score as a function of one number, that of its `dot_score`."""
+        return lambda x: x
 
     def operands(self, queries: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
         """The projected tensors in the form that `compare` and the kernels take; made once both are known."""

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from regard.attn import foreign_arguments
 from regard.attn.terms.mask import Mask, Rows, check_batch_axes, nth_sample
-from regard.attn.terms.tiles import Span, TileCoverage, Tiles, align, offsets, tiles
+from regard.attn.terms.tiles import PairMod, QueryKeyPairs, Span, TileCoverage, Tiles, align, offsets, tiles
 from regard.common import checks
 
 __all__ = ["Causal", "Documents", "Lengths", "Prefix", "Window"]
@@ -40,6 +40,19 @@ class Window(Mask):
         if self.right is None:
             return ahead >= -self.left
         return (ahead <= self.right) & (ahead >= -self.left)
+
+    def mask_mod(self, pairs: QueryKeyPairs) -> PairMod:
+        ahead = pairs.offset()
+        least = None if self.left is None else pairs.number(-self.left)
+        greatest = None if self.right is None else pairs.number(self.right)
+
+        def allowed(b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
+            offset = ahead(b, h, q, k)
+            if least is None:
+                return offset <= greatest if greatest is not None else offset == offset
+            return offset >= least if greatest is None else (offset <= greatest) & (offset >= least)
+
+        return allowed
 
     def tile_coverage(self, i: Tiles, j: Tiles) -> TileCoverage:
         nearest = offsets(i.high, j.low)  # the least j - i in the tile
@@ -96,6 +109,12 @@ class Prefix(Mask):
         i, j = align(i.unsqueeze(-1), j.unsqueeze(-2))
         return (j <= i) | (j < self.length)
 
+    def mask_mod(self, pairs: QueryKeyPairs) -> PairMod:
+        i, j = pairs.query_position(), pairs.key_position()
+        lengths = self.length if isinstance(self.length, Tensor) else pairs.number(self.length)
+        length = pairs.of_samples(lengths[..., None, None])
+        return lambda b, h, q, k: (j(b, h, q, k) <= i(b, h, q, k)) | (j(b, h, q, k) < length(b, h, q, k))
+
     def tile_coverage(self, i: Tiles, j: Tiles) -> TileCoverage:
         return TileCoverage(self.dense(i.high, j.low), self.dense(i.low, j.high))
 
@@ -138,6 +157,10 @@ class Lengths(Mask):
     def dense(self, i: Tensor, j: Tensor) -> Tensor:
         j, lengths = align(j.unsqueeze(-2), self.lengths[..., None, None])
         return j < lengths
+
+    def mask_mod(self, pairs: QueryKeyPairs) -> PairMod:
+        j, length = pairs.key_position(), pairs.of_samples(self.lengths[..., None, None])
+        return lambda b, h, q, k: j(b, h, q, k) < length(b, h, q, k)
 
     def tile_coverage(self, i: Tiles, j: Tiles) -> TileCoverage:
         return TileCoverage(self.dense(i.high, j.low), self.dense(i.low, j.high))
@@ -202,6 +225,11 @@ class Documents(Mask):
     def dense(self, i: Tensor, j: Tensor) -> Tensor:
         rows, columns = align(self._rows(i.shape[-1]).unsqueeze(-1), self.ids.unsqueeze(-2))
         return rows == columns
+
+    def mask_mod(self, pairs: QueryKeyPairs) -> PairMod:
+        row = pairs.of_samples(self._rows(pairs.size[0]).unsqueeze(-1))
+        column = pairs.of_samples(self.ids.unsqueeze(-2))
+        return lambda b, h, q, k: row(b, h, q, k) == column(b, h, q, k)
 
     def _rows(self, queries: int) -> Tensor:
         if self.queries is not None:

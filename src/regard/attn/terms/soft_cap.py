@@ -1,9 +1,12 @@
 """Scores of another score: SoftCap bounds them."""
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
 from regard.attn.terms.score import Dot, Score
+from regard.attn.terms.tiles import QueryKeyPairs
 from regard.common import checks
 
 __all__ = ["SoftCap"]
@@ -42,6 +45,14 @@ class SoftCap(WrappedScore):
 
     def compare(self, queries: Tensor, keys: Tensor) -> Tensor:
         return self.cap * torch.tanh(self.score.compare(queries, keys) / self.cap)
+
+    @property
+    def dot_score(self) -> Score | None:
+        return self.score.dot_score
+
+    def dot_mod(self, pairs: QueryKeyPairs) -> Callable[[Tensor], Tensor]:
+        inner, cap = self.score.dot_mod(pairs), pairs.number(float(self.cap))
+        return lambda x: cap * torch.tanh(inner(x) / cap)
 
     def extra_repr(self) -> str:
         return f"{self.cap:g}"

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from regard.attn.terms.mask import Mask
-from regard.attn.terms.tiles import TileCoverage, Tiles, align, offsets
+from regard.attn.terms.tiles import PairMod, QueryKeyPairs, TileCoverage, Tiles, align, offsets
 from regard.common import checks
 
 __all__ = ["Dilated", "Fixed", "Global", "RandomBlocks", "Strided"]
@@ -136,6 +136,12 @@ class Global(SparsePattern):
     def dense(self, i: Tensor, j: Tensor) -> Tensor:
         rows, columns = align(torch.isin(i, self.tokens).unsqueeze(-1), torch.isin(j, self.tokens).unsqueeze(-2))
         return rows | columns
+
+    def mask_mod(self, pairs: QueryKeyPairs) -> PairMod:
+        i, j = pairs.positions()
+        row = pairs.of_samples(torch.isin(i, self.tokens).unsqueeze(-1))
+        column = pairs.of_samples(torch.isin(j, self.tokens).unsqueeze(-2))
+        return lambda b, h, q, k: row(b, h, q, k) | column(b, h, q, k)
 
     def tile_coverage(self, i: Tiles, j: Tiles) -> TileCoverage:
         some, every = (
