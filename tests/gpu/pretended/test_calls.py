@@ -99,6 +99,22 @@ def test_a_mechanism_takes_half_types(name: str) -> None:
         assert all(t.isfinite().all() for t in (*half.outputs, *half.gradients))
 
 
+DROPPING: dict[str, Callable[[], nn.Module]] = {
+    "dot": lambda: regard.Attention(dropout=0.5),
+    "additive": lambda: regard.Attention(regard.Additive(8, 8, 6), dropout=0.5),
+    "sigmoid": lambda: regard.Attention(normalize=regard.Sigmoid(), dropout=0.5),
+    "heads": lambda: regard.MultiHead(8, 2, dropout=0.5),
+}
+
+
+@pytest.mark.parametrize("name", DROPPING)
+def test_dropout_is_sampled_on_the_device(name: str) -> None:
+    for mask in ("Causal", "Lengths"):
+        dropped = run(DROPPING[name](), attention(mask=mask), "cuda", training=True)
+        assert all(t.isfinite().all() for t in (*dropped.outputs, *dropped.gradients))
+        assert not dropped.observation.reads
+
+
 @pytest.mark.parametrize("mask", MASKS)
 def test_a_mask_costs_the_same_for_more_samples_and_keys(mask: str, tables: Tables) -> None:
     small = compare(mechanism("dot"), attention(mask=mask))
