@@ -107,6 +107,9 @@ BAD: dict[type[Exception], dict[str, Callable[[], object]]] = {
         "MultiHead has no argument normalize; pass attention=regard.Attention(normalize=...)": lambda: MultiHead(
             8, 2, normalize=regard.Sparsemax()
         ),
+        "MultiHead has no argument sinks; pass … WithNullSlot(score=": lambda: MultiHead(8, 2, sinks=True),
+        "MultiHead has no argument softcap; pass … SoftCap(50.0)": lambda: MultiHead(8, 2, softcap=50.0),
+        "no argument use_qk_norm; pass qk_norm=regard.layers.RMSQKNorm": lambda: MultiHead(8, 2, use_qk_norm=True),
         "no argument embed_dim; it is called": lambda: MultiHead(embed_dim=8, num_heads=2),
         "MultiHead has no argument causal; pass attention=regard.Attention(mask=regard.Causal())": lambda: MultiHead(
             8, 2, causal=True

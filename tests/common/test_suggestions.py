@@ -23,6 +23,9 @@ def test_few_of_very_many_names_are_listed() -> None:
         ("text-classification", ["classify-text", "classify-image"], "classify-text"),
         ("self-attention", ["co-attention", "multi-head"], "multi-head"),
         ("SENet", ["se", "eca"], "se"),
+        ("softmax1", ["null", "softmax"], "null"),
+        ("attention sink", ["null", "sink"], "sink"),
+        ("MLA", ["latent", "dot"], "latent"),
         ("xyz", ["se", "eca"], None),
     ],
 )
@@ -34,5 +37,15 @@ def test_every_synonym_is_a_name() -> None:
     from regard.tasks.registry import TASKS
 
     options = {"lr", "batch", "layers", "heads", "width", "steps", "out", "data"}
-    names = {*options, *TASKS, *regard.__all__, *regard.gates.__all__, *regard.MECHANISMS, *regard.GATES}
+    names = {
+        *options,
+        *TASKS,
+        *regard.__all__,
+        *regard.gates.__all__,
+        *dir(regard.layers),
+        *dir(regard.scores),
+        *dir(regard.normalizers),
+        *regard.MECHANISMS,
+        *regard.GATES,
+    }
     assert not {name for synonyms in suggestions._SYNONYMS.values() for name in synonyms} - names

@@ -22,6 +22,19 @@ _EQUIVALENTS = {
     "MultiHead.num_kv_heads": "it is called kv_heads",
     "MultiHead.kdim": "it is called key_dim",
     "MultiHead.vdim": "it is called value_dim",
+    **dict.fromkeys(
+        ("MultiHead.sinks", "MultiHead.sink", "MultiHead.s_aux", "MultiHead.softmax1"),
+        "pass attention=regard.Attention(normalize=regard.normalizers.WithNullSlot(score=regard.Learnable(0.0, "
+        "heads=8)))",
+    ),
+    **dict.fromkeys(
+        ("MultiHead.softcap", "MultiHead.soft_cap", "MultiHead.logit_softcapping", "MultiHead.attn_logit_softcapping"),
+        "pass attention=regard.Attention(regard.scores.SoftCap(50.0))",
+    ),
+    **dict.fromkeys(
+        ("MultiHead.use_qk_norm", "MultiHead.qk_layernorm", "MultiHead.qk_rmsnorm"),
+        "pass qk_norm=regard.layers.RMSQKNorm(head_dim), or another QKNorm",
+    ),
     "MultiHead.batch_first": "leave it out: the batch is the first axis",
     "is_causal": "pass mask=regard.Causal()",
     "key_padding_mask": "pass mask=regard.Lengths(lengths), or mask=~key_padding_mask[:, None]: True may attend",

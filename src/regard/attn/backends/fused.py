@@ -33,6 +33,8 @@ from regard.kernels.dispatch import autocast_disabled, choose_route, in_functorc
 _DENSE, _DENSE_OFF_CPU = 1 << 24, 1 << 28
 # a bias of more numbers than this is computed at every call
 _KEPT = 1 << 14
+# queries times this, up to the width of the keys, are few
+_FEW = 8
 # the classes of normalizers and masks of a plain attention
 _SOFTMAX, _CORNER = (NoneType, Softmax), (NoneType, Causal)
 
@@ -156,6 +158,9 @@ def _has_no_dropout(call: AttentionCall) -> bool:
 def skip_reason(call: AttentionCall) -> str | None:
     if call.dropout and available(call.q):
         return "with dropout torch's CPU kernel forms all weights"
+    widths = {call.queries.shape[-1], call.v.shape[-1]}
+    if len(widths) > 1 and _FEW * call.q.shape[-2] <= max(widths) and available(call.q) and not call.need.lse:
+        return "keys and values of one width would be copies, which cost more than the weights of few queries"
     if call.bias is not None and call.weights() > (_DENSE if available(call.q) else _DENSE_OFF_CPU):
         return f"the bias would be one tensor of {call.weights()} numbers"
     return None
