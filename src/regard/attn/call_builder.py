@@ -70,19 +70,10 @@ def build_call(inputs: AttentionInputs, terms: Terms, read_values: bool = True) 
         bias = _tensor_bias(bias, batch, q, count)
     elif bias is not None:
         checks.instance_of("bias", bias, Bias, "ALiBi(heads) or a tensor")
-    if bias is not None:
-        q = q.expand(*batch, *q.shape[-2:])  # a bias identifies heads and samples by the axes of q
-        if bias.reads_total and mask is not None and count:
-            total = _keys_per_sample(mask, positions or default_positions(q.shape[-2], count, q.device), len(batch) + 2)
-    queries = score.queries(q if bias is None else bias.content(q))
-    keys = k if is_cached else score.keys(k)
-    if is_cached:
-        check_cached_width(score, queries, keys)
-    if is_autocasting(q):
-        dtype = torch.get_autocast_dtype(q.device.type)
-        queries, keys, v = queries.to(dtype), keys.to(dtype) if keys.is_floating_point() else keys, v.to(dtype)
-    queries, keys = score.operands(queries, keys)
-    return AttentionCall(
+    if bias is not None and bias.reads_total and mask is not None and count:
+        total = _keys_per_sample(mask, positions or default_positions(q.shape[-2], count, q.device), len(batch) + 2)
+    q, queries, keys, v = project_tensors(q, k, v, score, bias, batch, is_cached)
+    call = AttentionCall(
         q,
         queries,
         keys,
@@ -99,10 +90,27 @@ def build_call(inputs: AttentionInputs, terms: Terms, read_values: bool = True) 
         total,
         positions,
         generator,
-    ), nonfinite_rows
+    )
+    return call, nonfinite_rows
 
 
-def check_cached_width(score: Score, queries: Tensor, keys: Tensor) -> None:
+def project_tensors(
+    q: Tensor, k: Tensor, v: Tensor, score: Score, bias: Bias | None, batch: tuple[int, ...], is_cached: bool
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The checked q as a bias reads it; the operands of the score; and v."""
+    if bias is not None:
+        q = q.expand(*batch, *q.shape[-2:])  # a bias identifies heads and samples by the axes of q
+    queries = score.queries(q if bias is None else bias.content(q))
+    keys = k if is_cached else score.keys(k)
+    if is_cached:
+        _check_cached_width(score, queries, keys)
+    if is_autocasting(q):
+        dtype = torch.get_autocast_dtype(q.device.type)
+        queries, keys, v = queries.to(dtype), keys.to(dtype) if keys.is_floating_point() else keys, v.to(dtype)
+    return q, *score.operands(queries, keys), v
+
+
+def _check_cached_width(score: Score, queries: Tensor, keys: Tensor) -> None:
     """Raises if keys that another score projected are not as wide as the queries."""
     if score.comparison != "own" and queries.shape[-1] != keys.shape[-1]:
         raise ValueError(

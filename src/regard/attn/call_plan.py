@@ -9,7 +9,7 @@ from torch import Tensor
 
 from regard.attn.backends import choose
 from regard.attn.call import NOTHING, AttentionCall, AttentionInputs, Terms
-from regard.attn.call_builder import build_call, check_cached_width
+from regard.attn.call_builder import build_call, project_tensors
 from regard.attn.kv_cache import KVCache
 from regard.attn.nonfinite import finite, hide_nonfinite
 from regard.attn.terms.bias import ALiBi
@@ -146,33 +146,12 @@ def _follow(plan: CallPlan, inputs: AttentionInputs, terms: Terms) -> PreparedCa
         fitted = as_mask(inputs.mask).fit(plan.batch, q.shape[-2], k.shape[-2], q.device)
         is_finite = isinstance(inputs.k, KVCache) and values_are_readable(q) and inputs.k.finite
         q, k, v, nonfinite_rows = hide_nonfinite(q, k, v, fitted, None, plan.batch, is_finite)
-    if bias is not None:
-        assert isinstance(bias, ALiBi)
-        q = q.expand(*plan.batch, *q.shape[-2:])
-    queries, keys = q, k
+    assert not isinstance(bias, Tensor)
+    is_cached = isinstance(inputs.k, KVCache)
     if type(score) is not Dot:
-        is_cached = isinstance(inputs.k, KVCache)
         score.check(q, None if is_cached else k)
         checks.same_dtype_and_device(score, q)
-        queries, keys = score.queries(q), k if is_cached else score.keys(k)
-        if is_cached:
-            check_cached_width(score, queries, keys)
-        queries, keys = score.operands(queries, keys)
-    call = AttentionCall(
-        q,
-        queries,
-        keys,
-        v,
-        score,
-        bias,
-        fitted,
-        normalize,
-        read,
-        dropout,
-        NOTHING,
-        plan.batch,
-        plan.group,
-        v.shape[-2],
-        None,
-    )
+    q, queries, keys, v = project_tensors(q, k, v, score, bias, plan.batch, is_cached)
+    terms_and_mask = score, bias, fitted, normalize, read, dropout
+    call = AttentionCall(q, queries, keys, v, *terms_and_mask, NOTHING, plan.batch, plan.group, v.shape[-2], None)
     return PreparedCall(call, plan.backend, nonfinite_rows)

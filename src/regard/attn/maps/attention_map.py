@@ -299,26 +299,17 @@ class LazyMap(SnapshotMap):
         queries = copy_tensor("queries", call.queries)
         has_own_q = call.q is not call.queries and bias is not None and not isinstance(bias, TensorBias)
         positions = call.explicit_positions
+        if positions is not None:
+            positions = copy_tensor("positions", positions[0]), copy_tensor("positions", positions[1])
         # one map per layer of every recorded pass: the constructor takes a quarter of the time of `replace`
         copied_map = LazyMap.__new__(LazyMap)
         copied_map.picked_index = self.picked_index
-        copied_map.call = AttentionCall(
-            copy_tensor("queries", call.q) if has_own_q else queries,
-            queries,
-            copy_tensor("keys", call.keys),
-            call.v,
-            call.score,
-            bias,
-            None if call.mask is None else call_slicing.snapshot_mask(call.mask, copy_tensor),
-            call.normalize,
-            call.read,
-            call.dropout,
-            call.need,
-            call.batch,
-            call.group,
-            call.total,
-            None if positions is None else tuple(copy_tensor("positions", t) for t in positions),  # type: ignore[arg-type]
-        )
+        q = copy_tensor("queries", call.q) if has_own_q else queries
+        mask = None if call.mask is None else call_slicing.snapshot_mask(call.mask, copy_tensor)
+        keys = copy_tensor("keys", call.keys)
+        terms = call.score, bias, mask, call.normalize, call.read, call.dropout
+        shapes = call.batch, call.group, call.total
+        copied_map.call = AttentionCall(q, queries, keys, call.v, *terms, call.need, *shapes, positions)
         return copied_map
 
 
@@ -382,24 +373,13 @@ class DenseMap(SnapshotMap):
 
 def _detached(call: AttentionCall, freeze: Callable[[Any], Any]) -> AttentionCall:
     """The call without its graph and its values, and with parameters that no training step will change."""
-    q = call.q.detach()
-    return AttentionCall(
-        q,
-        q if call.queries is call.q else call.queries.detach(),
-        call.keys.detach(),
-        call.v.detach()[..., :0],
-        freeze(call.score),
-        TensorBias(call.bias.values.detach()) if isinstance(call.bias, TensorBias) else freeze(call.bias),
-        call.mask,
-        freeze(call.normalize),
-        call.read,
-        call.dropout,
-        call.need,
-        call.batch,
-        call.group,
-        call.total.detach() if isinstance(call.total, Tensor) else call.total,
-        call.explicit_positions,
-    )
+    q, bias = call.q.detach(), call.bias
+    queries = q if call.queries is call.q else call.queries.detach()
+    bias = TensorBias(bias.values.detach()) if isinstance(bias, TensorBias) else freeze(bias)
+    total = call.total.detach() if isinstance(call.total, Tensor) else call.total
+    keys, v = call.keys.detach(), call.v.detach()[..., :0]
+    terms = freeze(call.score), bias, call.mask, freeze(call.normalize), call.read, call.dropout
+    return AttentionCall(q, queries, keys, v, *terms, call.need, call.batch, call.group, total, call.explicit_positions)
 
 
 def freeze_term(term: Any) -> Any:
