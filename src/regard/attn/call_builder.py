@@ -9,7 +9,7 @@ from regard.attn.call import AttentionCall, AttentionInputs, Terms
 from regard.attn.kv_cache import KVCache
 from regard.attn.nonfinite import hide_nonfinite
 from regard.attn.terms.bias import Bias, TensorBias
-from regard.attn.terms.mask import And, Mask, as_mask
+from regard.attn.terms.mask import Mask, as_mask, conjuncts
 from regard.attn.terms.normalizer import Normalizer
 from regard.attn.terms.position import Positions, default_positions
 from regard.attn.terms.read import Read
@@ -121,8 +121,7 @@ def _check_cached_width(score: Score, queries: Tensor, keys: Tensor) -> None:
 
 def _warn_of_empty_rows(mask: Mask, queries: int, keys: int) -> None:
     """Warns of queries before the first key, which a mask that hides later keys leaves without any."""
-    masks = mask.masks if isinstance(mask, And) else (mask,)
-    reach = min((m.right for m in masks if isinstance(m, Window) and m.right is not None), default=None)
+    reach = min((m.right for m in conjuncts(mask) if isinstance(m, Window) and m.right is not None), default=None)
     if keys and reach is not None and queries - keys > reach:
         warnings.warn(
             f"{mask!r} leaves the first {queries - keys - reach} of {queries} queries without a key, because the "

@@ -199,23 +199,20 @@ def _explain_tensors(
     k: Tensor | KVCache,
     v: Tensor | None = None,
     *,
-    score: Score | None = None,
-    bias: Bias | Tensor | None = None,
     mask: Mask | Tensor | None = None,
-    normalize: Normalizer | None = None,
-    read: Read | None = None,
-    dropout: float = 0.0,
     positions: Positions | None = None,
     generator: torch.Generator | None = None,
     backend: str | None = None,
     need: Need = NOTHING,
-    **refused: Never,
+    **terms: Any,
 ) -> str:
+    refused = [name for name in terms if name not in Terms._fields]
     if refused:
         foreign_arguments.refuse_arguments("explain", refused)
-    bias, mask = split_score_mask(mask, bias, q, k, v)
-    inputs = AttentionInputs(q, k, v, mask, positions, need, generator)
-    return explain_inputs(inputs, Terms.with_defaults(score, bias, normalize, read, dropout), backend)
+    terms["bias"], mask = split_score_mask(mask, terms.get("bias"), q, k, v)
+    return explain_inputs(
+        AttentionInputs(q, k, v, mask, positions, need, generator), Terms.with_defaults(**terms), backend
+    )
 
 
 def explain_inputs(

@@ -142,42 +142,45 @@ def decoder_step(
     own past and itself; None: all, with one hypothesis. `lengths` "b" are those of the sources, the longest has
     `longest` keys.
     """
-    out = torch.empty_like(x)
-    b, per, d = x.shape
-    rows, size = b * per, x.element_size()
+    size = x.element_size()
     keys, values, *strides = past
     k, v = strides[:4], strides[4:]
     entries: list[int] = []
     for n, source in enumerate(sources):
         entries += [keys + n * k[1] * size, values + n * v[1] * size, k[0], k[2], k[3], v[0], v[2], v[3], *source]
-    table = (ctypes.c_int64 * len(entries))(*entries)
     columns = first + 1 if paths is None else paths.shape[-1]
-    call_kernel(
-        "regard_int8_decoder_step",
-        x,
-        *(rows, per, columns, first, d, weights.feed, weights.heads, weights.layers, longest),
-        *(weights.norm_first, weights.scale, weights.eps),
-        *(*weights.arguments(), ctypes.addressof(table)),
-        *(paths, lengths, x, out),
-    )
-    return out
+    return _run_layers(x, weights, entries, columns, first, paths, lengths, longest)
 
 
 def encode(x: Tensor, weights: DecoderWeights, lengths: Tensor) -> Tensor:  # "b s d", "b" -> "b s d"
     """All tokens through the layers of an encoder, in which they attend to the first `lengths` of their sentence."""
-    out, (b, s, d) = torch.empty_like(x), x.shape
+    b, s, d = x.shape
     # keys and values "b s h c" of one layer at a time
     keys, values = x.new_empty(2, b, s, d).unbind()
     strides = (s * d, d // weights.heads, d)
     layer = (keys.data_ptr(), values.data_ptr(), *strides, *strides, *(0,) * 8)
-    entries = layer * weights.layers
+    return _run_layers(x, weights, layer * weights.layers, 0, 0, None, lengths, s)
+
+
+def _run_layers(
+    x: Tensor,
+    weights: DecoderWeights,
+    entries: Sequence[int],
+    columns: int,
+    first: int,
+    paths: Tensor | None,
+    lengths: Tensor,
+    longest: int,
+) -> Tensor:  # "b n d" -> "b n d"
+    """All layers with the caches `entries`; without columns of a past they are those of an encoder."""
+    out, (b, per, d) = torch.empty_like(x), x.shape
     table = (ctypes.c_int64 * len(entries))(*entries)
     call_kernel(
         "regard_int8_decoder_step",
         x,
-        *(b * s, s, 0, 0, d, weights.feed, weights.heads, weights.layers, s),
+        *(b * per, per, columns, first, d, weights.feed, weights.heads, weights.layers, longest),
         *(weights.norm_first, weights.scale, weights.eps),
         *(*weights.arguments(), ctypes.addressof(table)),
-        *(None, lengths, x, out),
+        *(paths, lengths, x, out),
     )
     return out

@@ -205,6 +205,11 @@ def call_kernel(name: str, like: Tensor, *arguments: Tensor | float | None) -> N
         raise MemoryError(f"{name} found no memory for its scratch rows; shorten the keys or free memory")
 
 
+def contiguous_rows(tensor: Tensor) -> Tensor:
+    """The tensor with a last axis of stride 1: itself, or a copy."""
+    return tensor if tensor.stride(-1) == 1 else tensor.contiguous()
+
+
 def _has_layout(tensor: Tensor, layout: str) -> bool:
     """Whether a tensor that is not contiguous has the layout."""
     return layout == "strided" or (layout == "rows" and tensor.stride(-1) == 1)

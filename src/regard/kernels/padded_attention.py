@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 
-from regard.kernels.native_library import call_kernel
+from regard.kernels.native_library import call_kernel, contiguous_rows
 from regard.kernels.second_derivatives import differentiable_gradients
 
 # the kernels for long texts are as fast with more keys than this
@@ -30,7 +30,7 @@ def padded_attention(
     if needs_grad:
         out, lse = _PaddedFunction.apply(q, k, v, spans, scale, causal)
         return out, lse
-    return _forward(_unit_stride(q), _unit_stride(k), _unit_stride(v), spans, scale, causal)
+    return _forward(contiguous_rows(q), contiguous_rows(k), contiguous_rows(v), spans, scale, causal)
 
 
 @functools.lru_cache(maxsize=64)
@@ -44,10 +44,6 @@ def span_table(spans: tuple[tuple[int, int], ...]) -> Tensor:  # long "b 2"
 def _stride_table(*strides: int) -> Tensor:
     with torch.inference_mode(False):
         return torch.tensor(strides, device="cpu")
-
-
-def _unit_stride(t: Tensor) -> Tensor:
-    return t if t.stride(-1) == 1 else t.contiguous()
 
 
 def _forward(q: Tensor, k: Tensor, v: Tensor, spans: Tensor, scale: float, causal: bool) -> tuple[Tensor, Tensor]:
@@ -80,7 +76,7 @@ class _PaddedFunction(Function):
     def forward(
         ctx: Any, q: Tensor, k: Tensor, v: Tensor, spans: Tensor, scale: float, causal: bool
     ) -> tuple[Tensor, Tensor]:
-        out, lse = _forward(_unit_stride(q), _unit_stride(k), _unit_stride(v), spans, scale, causal)
+        out, lse = _forward(contiguous_rows(q), contiguous_rows(k), contiguous_rows(v), spans, scale, causal)
         ctx.save_for_backward(q, k, v, spans, out, lse)
         ctx.rest = scale, causal
         ctx.mark_non_differentiable(lse)
@@ -95,7 +91,7 @@ class _PaddedFunction(Function):
             return (*differentiable_gradients(equation, (q, k, v), grad), None, None, None)
         grads = tuple(torch.empty_like(t.transpose(1, 2), memory_format=torch.contiguous_format) for t in (q, k, v))
         scale, causal = ctx.rest
-        q, k, v, grad = (_unit_stride(t) for t in (q, k, v, grad))
+        q, k, v, grad = (contiguous_rows(t) for t in (q, k, v, grad))
         # hooks of saved tensors may have changed the layout
         out, lse = out.transpose(1, 2).contiguous(), lse.contiguous()
         _call(q, k, v, spans, scale, causal, out, lse, grad, grads)

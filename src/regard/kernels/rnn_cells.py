@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.amp import custom_bwd, custom_fwd
 from torch.autograd import Function
 
-from regard.kernels.native_library import call_kernel
+from regard.kernels.native_library import call_kernel, contiguous_rows
 from regard.kernels.second_derivatives import no_recurrent_double_backward
 
 
@@ -41,14 +41,10 @@ def sequence(
     return _SequenceFunction.apply(tuple(sizes), reverse, need_grad, x, *weights, *initial)
 
 
-def _contiguous_rows(t: Tensor) -> Tensor:
-    return t if t.stride(-1) == 1 else t.contiguous()
-
-
 class _StepFunction(Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, p: Tensor, previous: Tensor) -> Any:
-        x, p, previous = _contiguous_rows(x), p.contiguous(), _contiguous_rows(previous)
+        x, p, previous = contiguous_rows(x), p.contiguous(), contiguous_rows(previous)
         (m, d), lstm = previous.shape, x.shape[1] == 4 * previous.shape[1]
         saved, h = previous.new_empty(m, (5 if lstm else 4) * d), previous.new_empty(m, d)
         c = torch.empty_like(h) if lstm else None

@@ -16,6 +16,7 @@ from torch import Tensor
 from regard.attn.backends._block_plan import BlockSpan
 from regard.attn.backends._span_groups import SpanGroup
 from regard.attn.call_tensors import put_tensors
+from regard.kernels.native_library import contiguous_rows
 from regard.kernels.second_derivatives import differentiable_gradients, zero_gradients
 
 _FORWARD: Any = getattr(torch.ops.aten, "_scaled_dot_product_flash_attention_for_cpu", None)
@@ -81,10 +82,6 @@ def float_mask(mask: Tensor, q: Tensor, k: Tensor) -> Tensor:  # "b h q k", any 
     return mask.expand(*mask.shape[:-2], q.shape[-2], k.shape[-2])
 
 
-def _unit_stride(t: Tensor) -> Tensor:
-    return t if t.stride(-1) == 1 else t.contiguous()
-
-
 class Flash(torch.autograd.Function):
     """out, lse of (b, h, q, c), (b, g, k, c), (b, g, k, c), span by span; a query in no span gets zeros.
 
@@ -111,7 +108,7 @@ class Flash(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor]:
         originals = q, k, v  # the original tensors: a copy made here would have no graph
         added = put_tensors(template, tensors)
-        q, k, v = _unit_stride(q), _unit_stride(k), _unit_stride(v)
+        q, k, v = contiguous_rows(q), contiguous_rows(k), contiguous_rows(v)
         if added is None:
             out, lse = flash_forward(q, k, v, causal, scale)
         else:
@@ -152,7 +149,7 @@ class Flash(torch.autograd.Function):
             # every weight of a row falls by its product with the weight of the null slot
             by_row = -(g * out).sum(-1) * (sink - lse).exp()
             dsink = by_row.sum_to_size(sink.shape)
-        g, q, k, v = _unit_stride(g), _unit_stride(q), _unit_stride(k), _unit_stride(v)
+        g, q, k, v = contiguous_rows(g), contiguous_rows(q), contiguous_rows(k), contiguous_rows(v)
         if added is None:
             return (*flash_backward(g, q, k, v, out, lse, causal, scale), dsink, *no_gradients)
         dq, dk, dv = torch.zeros_like(q), torch.zeros_like(k), torch.zeros_like(v)

@@ -9,20 +9,15 @@ import torch
 from torch import Tensor
 
 from regard.attn.call import Attended, AttentionCall
-from regard.attn.terms.mask import And, Mask
+from regard.attn.terms.mask import conjuncts
 from regard.attn.terms.normalizer import Identity, Sum, divide_by_greatest
 from regard.attn.terms.read import WeightedSum
 from regard.attn.terms.sequence_masks import Causal, Lengths
+from regard.attn.terms.tiles import insert_head_axes
 from regard.common.checks import accumulate_dtype
 from regard.kernels.dispatch import values_are_readable
 
 _CHUNK = 64
-
-
-def _leaves(mask: Mask | None) -> list[Mask]:
-    if mask is None:
-        return []
-    return [leaf for m in mask.masks for leaf in _leaves(m)] if isinstance(mask, And) else [mask]
 
 
 def unsupported_reason(call: AttentionCall) -> str | None:
@@ -38,7 +33,7 @@ def unsupported_reason(call: AttentionCall) -> str | None:
         return "it never forms the weights that dropout needs"
     if call.need.needs_weights or call.need.lse:
         return "it never forms the requested weights"
-    for leaf in _leaves(call.mask):
+    for leaf in conjuncts(call.mask):
         if not (
             isinstance(leaf, Lengths)
             or (type(leaf) is Causal and call.explicit_positions is None and call.q.shape[-2] == call.keys.shape[-2])
@@ -65,14 +60,10 @@ def describe(call: AttentionCall) -> str:
 def run(call: AttentionCall) -> Attended:
     dtype = torch.promote_types(accumulate_dtype(call.v.dtype), call.queries.dtype)
     q, k, v = call.queries.to(dtype), call.expand_kv_heads(call.keys).to(dtype), call.expand_kv_heads(call.v).to(dtype)
-    for leaf in _leaves(call.mask):
+    for leaf in conjuncts(call.mask):
         if isinstance(leaf, Lengths):
-            i, j = call.positions()
-            dense = leaf.dense(i, j)  # (*b, 1, k)
-            allowed = dense.reshape(
-                *dense.shape[:-2], *[1] * (len(call.batch) + 2 - dense.ndim), *dense.shape[-2:]
-            ).transpose(-1, -2)
-            k = k.masked_fill(~allowed, 0.0)
+            allowed = insert_head_axes(leaf.dense(*call.positions()), len(call.batch) + 2)  # (*b, 1, k)
+            k = k.masked_fill(~allowed.transpose(-1, -2), 0.0)
     if isinstance(call.normalize, Identity):
         return _attended(call, _sums(call, q * call.score.scale_of(q.shape[-1]), k, v))
     v = torch.cat([v, torch.ones_like(v[..., :1])], dim=-1)  # the last column sums the weights
@@ -90,7 +81,7 @@ def _attended(call: AttentionCall, out: Tensor) -> Attended:
 
 def _sums(call: AttentionCall, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     """Σ_j (φ(q_i)·φ(k_j)) v_j of every query."""
-    causal = any(type(leaf) is Causal for leaf in _leaves(call.mask))
+    causal = any(type(leaf) is Causal for leaf in conjuncts(call.mask))
     return _causal(q, k, v) if causal else q @ (k.transpose(-1, -2) @ v)
 
 

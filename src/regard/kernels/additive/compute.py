@@ -14,7 +14,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from regard.kernels.native_library import call_kernel
+from regard.kernels.native_library import call_kernel, contiguous_rows
 
 KEEP_BYTES = 64 << 20
 """Weights up to this size are kept for the backward pass; larger ones are computed again, block by block."""
@@ -32,10 +32,6 @@ _EXP_RANGE = {torch.float32: 20.0, torch.float64: 170.0}
 """|x|, |y| up to which e^{2x} e^{2y} neither overflows nor underflows."""
 
 
-def _contiguous_rows(x: Tensor) -> Tensor:
-    return x if x.stride(-1) == 1 else x.contiguous()
-
-
 def _sizes(a: Tensor, b: Tensor) -> tuple[int, int, int, int]:
     """n, q, k, d."""
     n, q, d = a.shape
@@ -51,7 +47,7 @@ def scores_forward(a: Tensor, b: Tensor, w: Tensor, native: bool) -> Tensor:
     """ "n q k"."""
     if not native:
         return _torch_scores(a, b, w)
-    a, b, w = _contiguous_rows(a), _contiguous_rows(b), w.contiguous()
+    a, b, w = contiguous_rows(a), contiguous_rows(b), w.contiguous()
     out = a.new_empty(a.shape[0], a.shape[1], b.shape[1])
     call_kernel("regard_additive_forward", a, *_tensors_and_strides(a, b, w), None, 0, 0, 0, out, None)
     return out
@@ -61,7 +57,7 @@ def weights_forward(a: Tensor, b: Tensor, w: Tensor, allowed: Tensor | None, nat
     """softmax of the allowed scores ("n q k"), and the log of their sum of exponentials ("n q")."""
     if not native:
         return _torch_softmax(_torch_scores(*zero_hidden(a, b, allowed), w), allowed)
-    a, b, w = _contiguous_rows(a), _contiguous_rows(b), w.contiguous()
+    a, b, w = contiguous_rows(a), contiguous_rows(b), w.contiguous()
     n, q, k, _ = _sizes(a, b)
     weights, lse = a.new_empty(n, q, k), a.new_empty(n, q)
     mask: tuple[Tensor | int | None, ...] = (None, 0, 0, 0)
@@ -90,7 +86,7 @@ def scores_backward(a: Tensor, b: Tensor, w: Tensor, grad: Tensor, native: bool)
     """Gradients of a, b and w from the gradient of the scores."""
     if not native:
         return _torch_scores_backward(a, b, w, grad)
-    a, b, w, grad = _contiguous_rows(a), _contiguous_rows(b), w.contiguous(), grad.contiguous()
+    a, b, w, grad = contiguous_rows(a), contiguous_rows(b), w.contiguous(), grad.contiguous()
     n, q, k, d = _sizes(a, b)
     da, db, dw = a.new_empty(n, q, d), b.new_empty(n, k, d), w.new_empty(n, d)
     call_kernel("regard_additive_backward", a, *_tensors_and_strides(a, b, w), grad, da, db, dw)
