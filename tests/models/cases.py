@@ -59,7 +59,7 @@ TRANSFORMERS: dict[str, Make] = {
 }
 TRANSFORMERS |= {
     name: transformer(positions=name, layers=1)
-    for name in ("half-wave", "alibi", "t5", "shaw", "transformer-xl", "none")
+    for name in ("half-wave", "alibi", "t5", "shaw", "transformer-xl", "none", "kerple", "fire", "cope", "forgetting")
 }
 TRANSFORMERS |= {f"{name} heads": transformer(attention=name, layers=1) for name in HEADS}
 TRANSFORMERS |= {

@@ -211,7 +211,6 @@ GROUPS: dict[str, dict[str, Factory]] = {
     },
     "heads": {
         "multi-head": _heads,
-        "selective": lambda q, k: _heads(q, k, bias=lambda _: Selective(HEADS), mask=Causal()),
         "grouped": lambda q, k: _heads(q, k, kv_heads=HEADS // 2),
         "multi-query": lambda q, k: _heads(q, k, kv_heads=1),
         "qk-norm": lambda q, k: _heads(q, k, qk_norm=RMSQKNorm),
@@ -231,6 +230,7 @@ GROUPS: dict[str, dict[str, Factory]] = {
         "kerple-power": lambda q, k: _heads(q, k, bias=lambda _: KerplePower(HEADS)),
         "fire": lambda q, k: _heads(q, k, bias=lambda _: FIRE(HEADS)),
         "cope": lambda q, k: _heads(q, k, bias=CoPE),
+        "selective": lambda q, k: _heads(q, k, bias=lambda _: Selective(HEADS), mask=Causal()),
         "forgetting": lambda q, k: _heads(q, k, mask=Causal(), forget=lambda _: ForgetGate(k, HEADS)),
         "shaw": lambda q, k: _heads(q, k, bias=Shaw),
         "transformer-xl": lambda q, k: _heads(q, k, bias=lambda width: RelativeXL(HEADS * width, HEADS, width)),

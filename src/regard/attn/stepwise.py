@@ -24,17 +24,17 @@ from regard.attn.terms.mask import Mask
 
 def project_kv(layer: nn.Module, k: Tensor, v: Tensor | None = None) -> KVCache:  # "*b k e", "*b k v"
     """Projects the keys that all steps attend to."""
+    if (part := part_without_steps(layer)) is not None:
+        raise TypeError(f"{part} cannot go step by step, it needs all queries together; call layer(q, k) instead")
+    return layer.project_kv(k, v=v)  # type: ignore[operator]
+
+
+def part_without_steps(layer: nn.Module) -> str | None:
+    """The class of the layer, or of its bias, that needs all queries together; None if it runs step by step."""
     bias = getattr(getattr(layer, "attention", layer), "bias", None)
     if isinstance(bias, Bias) and bias.reads_rows:
-        raise TypeError(
-            f"{type(bias).__name__} cannot go step by step, a row of it depends on the rows before; call layer(q, k) "
-            "instead"
-        )
-    if not callable(getattr(layer, "project_kv", None)):
-        raise TypeError(
-            f"{type(layer).__name__} cannot go step by step, it needs all queries together; call layer(q, k) instead"
-        )
-    return layer.project_kv(k, v=v)  # type: ignore[operator]
+        return type(bias).__name__
+    return None if callable(getattr(layer, "project_kv", None)) else type(layer).__name__
 
 
 def start(layer: nn.Module, memory: KVCache) -> Any:

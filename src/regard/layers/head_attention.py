@@ -53,6 +53,11 @@ def _biased_attention(name: str, heads: int, bias: Bias | None) -> Attention:
 
 def _attention_of(name: str, dim: int, bias: Bias | None) -> Attention:
     checks.known("attention", name, MECHANISMS)
+    if name in _BIASED:
+        raise ValueError(
+            f"attention={name!r} reads the scores of all heads and of earlier queries, in causal self-attention; take "
+            "a model without cross-attention, and one attention for all its heads"
+        )
     mechanism = MECHANISMS[name](dim, dim)
     if name in get_args(PositionName):
         raise ValueError(

@@ -65,7 +65,9 @@ class TransformerXL(TransformerLanguageModel):
             bias.u, bias.v = biases[0].u, biases[0].v
 
         def layer(bias: RelativeXL) -> EncoderLayer:
-            heads_layer = MultiHead(width, heads, attention=head_attention(attention, width // heads, bias), bias=False)
+            heads_layer = MultiHead(
+                width, heads, attention=head_attention(attention, width // heads, bias, heads), bias=False
+            )
             return EncoderLayer(width, feed, heads_layer, residual=norm, dropout=dropout)
 
         self.stack = CausalStack(

@@ -26,10 +26,8 @@ class StepwiseAttention(nn.Module):
     def _build_attention(self, make: Factory, hidden: int, source_dim: int) -> int:
         """Builds `self.attention` and returns the width of its output."""
         self.attention = make(hidden, source_dim)
-        if not callable(getattr(self.attention, "project_kv", None)):
-            raise IncompatibleAttention(
-                f"{type(self.attention).__name__} needs all queries together, but a decoder has one at a time"
-            )
+        if (part := stepwise.part_without_steps(self.attention)) is not None:
+            raise IncompatibleAttention(f"{part} needs all queries together, but a decoder has one at a time")
         try:
             return width(self.attention, hidden, source_dim)
         except (ValueError, TypeError) as error:

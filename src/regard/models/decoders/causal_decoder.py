@@ -91,7 +91,7 @@ def llama_layers(
             heads,
             kv_heads=kv_heads,
             head_dim=dim,
-            attention=head_attention(attention, dim),
+            attention=head_attention(attention, dim, None, heads),
             qk_norm=None if qk_norm is None else qk_norm(dim),
             rotate=rotate,
             bias=bias,
