@@ -10,6 +10,7 @@ from benchmarks.claims import (
     features,
     inference,
     lookup,
+    mechanisms,
     order,
     robustness,
     selection,
@@ -18,5 +19,17 @@ from benchmarks.claims import (
 )
 from benchmarks.claims.claim import Claim
 
-_FAMILIES = (distance, duration, order, lookup, sentences, selection, inference, features, sizes, robustness)
+_FAMILIES = (
+    distance,
+    duration,
+    order,
+    lookup,
+    sentences,
+    selection,
+    inference,
+    features,
+    sizes,
+    mechanisms,
+    robustness,
+)
 CLAIMS: dict[str, Claim] = {claim.name: claim for family in _FAMILIES for claim in family.CLAIMS}

@@ -1,6 +1,8 @@
-"""The Python manual as a stream of characters, for small language models."""
+"""A text as a stream of characters, for small language models: the Python manual, or a file."""
 
+import gzip
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -16,7 +18,7 @@ _TEST_SHARE = 0.1
 
 
 @dataclass(frozen=True, eq=False)
-class ManualText:
+class Characters:
     """The characters to train on and those to test on."""
 
     train: Tensor  # "n"
@@ -24,14 +26,24 @@ class ManualText:
     vocabulary: int
 
     @staticmethod
-    def read() -> "ManualText":
-        documents = manual.documents()
-        numbers = {character: n for n, character in enumerate(sorted(set("".join(documents))))}
-        train, test = (
-            torch.tensor([numbers[character] for document in part for character in document])
-            for part in hold_out_end(documents, _TEST_SHARE)
-        )
-        return ManualText(train, test, len(numbers))
+    def read() -> "Characters":
+        """Those of the Python manual."""
+        return Characters._of(*map("".join, hold_out_end(manual.documents(), _TEST_SHARE)))
+
+    @staticmethod
+    def of_file(path: str) -> "Characters":
+        """Those of a file packed by gzip."""
+        if not Path(path).exists():
+            raise SystemExit(f"there is no {path}; put the text that the claim names into this folder")
+        text = gzip.decompress(Path(path).read_bytes()).decode("utf-8")
+        end = round(len(text) * (1 - _TEST_SHARE))
+        return Characters._of(text[:end], text[end:])
+
+    @staticmethod
+    def _of(train: str, test: str) -> "Characters":
+        numbers = {character: n for n, character in enumerate(sorted(set(train + test)))}
+        streams = (torch.tensor([numbers[character] for character in part]) for part in (train, test))
+        return Characters(*streams, len(numbers))
 
     def fit(self, model: LanguageModel, segment: int, settings: Settings, seed: int) -> None:
         """Trains the model on random segments."""

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from benchmarks.claims.claim import Claim, Criterion, Measured, Number, Panel, Settings
-from benchmarks.claims.manual_text import ManualText, last_loss
+from benchmarks.claims.manual_text import Characters, last_loss
 from benchmarks.claims.models import Reader
 from benchmarks.claims.training import minimise, predictions
 from regard import Attention, Causal, MultiHead, Shaw, Sinusoidal
@@ -149,7 +149,7 @@ def coded(name: str, vocabulary: int, width: int, longest: int) -> GPT2:
 
 def extrapolated(seed: int, settings: Settings) -> Iterator[Number]:
     """The loss of the last tokens of windows up to several times longer than those of the training."""
-    text = ManualText.read()
+    text = Characters.read()
     for name in CODINGS:
         torch.manual_seed(seed)
         model = coded(name, text.vocabulary, settings["width"], settings["segment"])

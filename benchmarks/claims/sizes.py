@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from benchmarks.claims.claim import Claim, Criterion, Measured, Number, Panel, Settings
-from benchmarks.claims.manual_text import ManualText, last_loss
+from benchmarks.claims.manual_text import Characters, last_loss
 from benchmarks.claims.models import Convolutional, Reader, reader
 from benchmarks.claims.strings import VOCABULARY, strings
 from benchmarks.claims.training import fit_reader, predictions
@@ -15,7 +15,7 @@ from regard.models import GPT2
 
 def by_heads(seed: int, settings: Settings) -> Iterator[Number]:
     """The loss of language models that differ in the number of heads alone."""
-    text = ManualText.read()
+    text = Characters.read()
     segment, width = settings["segment"], settings["width"]
     for heads in settings["heads"]:
         torch.manual_seed(seed)
