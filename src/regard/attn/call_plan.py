@@ -89,8 +89,9 @@ def signature_of(inputs: AttentionInputs, terms: Terms, backend: str | None) -> 
         return None
     k, v = _keys_and_values(inputs)
     for term in (score, bias, normalize, read):
-        is_projecting = type(term) in _PROJECTING and not torch.is_grad_enabled()
-        if not is_projecting and (type(term) not in _DECIDED_BY_CLASS or getattr(term, "_parameters", None)):
+        if type(term) in _DECIDED_BY_CLASS and not getattr(term, "_parameters", None):
+            continue
+        if type(term) not in _PROJECTING or torch.is_grad_enabled():
             return None
     # the checks tell what is wrong with anything but tensors, or with nested ones, which have no shape
     if type(q) is not Tensor or k is None or choose_route(k, v) != "direct" or is_autocasting(q):

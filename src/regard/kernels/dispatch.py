@@ -52,6 +52,8 @@ def autocast_disabled(device: torch.device) -> AbstractContextManager[Any]:
 
 def is_autocasting(tensor: Tensor) -> bool:
     """Whether autocast is on for the device of `tensor`."""
+    if tensor.is_cpu:  # torch takes long to name a device
+        return torch.is_autocast_enabled("cpu")
     kind = tensor.device.type
     return kind != "meta" and torch.is_autocast_enabled(kind)
 
@@ -80,4 +82,4 @@ def is_known(condition: bool | torch.SymBool) -> bool:
 
 def values_are_readable(tensor: Tensor) -> bool:
     """Whether Python may read values of `tensor`: it has some, on the CPU, and no transform is running."""
-    return tensor.device.type == "cpu" and has_values(tensor) and not in_functorch_transform()
+    return tensor.is_cpu and has_values(tensor) and not in_functorch_transform()

@@ -163,7 +163,7 @@ def instruction_set() -> str:
 def unsupported_reason(*tensors: Tensor) -> str | None:
     """Why the native kernels cannot take these tensors together, in one sentence; None if they can."""
     for tensor in tensors:
-        if tensor.device.type != "cpu":
+        if not tensor.is_cpu:
             return f"the native kernels run on the cpu, not on {tensor.device}"
         if tensor.dtype not in (torch.float32, torch.float64):
             return f"the native kernels take float32 and float64, not {tensor.dtype}"

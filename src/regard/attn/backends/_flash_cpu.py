@@ -24,7 +24,7 @@ _BACKWARD: Any = getattr(torch.ops.aten, "_scaled_dot_product_flash_attention_fo
 
 
 def available(t: Tensor) -> bool:
-    return t.device.type == "cpu" and _FORWARD is not None and _BACKWARD is not None
+    return t.is_cpu and _FORWARD is not None and _BACKWARD is not None
 
 
 def flash_forward(q: Tensor, k: Tensor, v: Tensor, causal: bool, scale: float) -> tuple[Tensor, Tensor]:

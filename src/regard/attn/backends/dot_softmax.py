@@ -19,6 +19,9 @@ from regard.kernels.torch_versions import kernel_bias, kernel_heads
 
 _HALF = (torch.float16, torch.bfloat16)
 
+# a mask or a bias of more numbers than this is computed at every call
+MOST_KEPT = 1 << 14
+
 
 def _softmax_of(normalize: Normalizer) -> Normalizer:
     """The normalizer inside of a null slot, or itself."""

@@ -31,8 +31,6 @@ from regard.kernels.dispatch import autocast_disabled, choose_route, in_functorc
 # a bias of more numbers than this should be computed block by block; off the CPU blocks are a loop of launches, so the
 # bound there is a gigabyte
 _DENSE, _DENSE_OFF_CPU = 1 << 24, 1 << 28
-# a bias of more numbers than this is computed at every call
-_KEPT = 1 << 14
 # queries times this, up to the width of the keys, are few
 _FEW = 8
 # the classes of normalizers and masks of a plain attention
@@ -106,7 +104,7 @@ class KeptBias(NamedTuple):
 def keep(call: AttentionCall) -> KeptBias | None:
     """The biases of ALiBi, under no mask or one of positions, for later calls of the same signature."""
     slopes = _slopes(call.bias)
-    if slopes is None or not isinstance(call.mask, Window | None) or call.weights() > _KEPT:
+    if slopes is None or not isinstance(call.mask, Window | None) or call.weights() > dot_softmax.MOST_KEPT:
         return None
     if not call.q.is_cpu or not dot_softmax.takes_inputs(call):
         return None
