@@ -22,7 +22,7 @@ TORCH ?= 2.6.0
 TORCH_VENV := .venv-torch-$(TORCH)
 CORE := tests/attn tests/gates tests/interop tests/kernels tests/losses tests/recording
 
-.PHONY: help demo quick test test-all test-torch check fuzz stress bench bench-gpu docs licences openapi sanitize setup clean
+.PHONY: help demo quick test test-all test-torch check fuzz stress bench bench-gpu gpu-report docs licences openapi sanitize setup clean
 .DELETE_ON_ERROR:
 # Two pips must not write into one environment at the same time.
 .NOTPARALLEL:
@@ -38,6 +38,7 @@ help:
 	@echo "make stress     damage 500 run folders, read 600 hostile files and kill two trainings 50 times (about four minutes)"
 	@echo "make bench      compare the speed with other libraries on this machine"
 	@echo "make bench-gpu  compare every backend with the CPU and with other libraries on a GPU, and write a result file"
+	@echo "make gpu-report compile the Triton kernels for GPUs that need not be there, and write docs/gpu-kernels.md"
 	@echo "make docs       build the documentation into site/, and check its links and pictures"
 	@echo "make licences   print the licences of all packages per extra; fail on the GPL in extras for users"
 	@echo "make openapi    let schemathesis send 200 requests per operation to the service (some minutes)"
@@ -85,6 +86,9 @@ bench: .venv/.bench
 
 bench-gpu: .venv/.bench
 	@$(BIN)/python -m benchmarks.gpu
+
+gpu-report: .venv/.test
+	@$(BIN)/python -m benchmarks.gpu.compiled_page
 
 docs: .venv/.docs
 	@echo "mkdocs: site/" && NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet

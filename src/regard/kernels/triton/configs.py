@@ -17,11 +17,11 @@ class Tile(NamedTuple):
     warps: int
 
 
-# by kernel and kind: the tile of each padded width, the greater one of the rows' two widths
+# by kernel and kind: the tile of each padded width, the greater one of the two widths that a kernel has
 TILES: dict[str, dict[Kind, dict[int, Tile]]] = {
     "additive.forward": {
         "float32": {
-            32: Tile(32, 64, 8),
+            32: Tile(32, 32, 4),
             64: Tile(32, 64, 8),
             128: Tile(32, 32, 8),
             256: Tile(16, 32, 8),
@@ -48,24 +48,24 @@ TILES: dict[str, dict[Kind, dict[int, Tile]]] = {
         },
     },
     "sparse.threshold": {
-        "float32": {32: Tile(32, 32, 8), 64: Tile(32, 32, 8), 128: Tile(32, 16, 8)},
-        "half": {32: Tile(64, 64, 8), 64: Tile(64, 64, 8), 128: Tile(64, 32, 8)},
+        "float32": {32: Tile(64, 32, 8), 64: Tile(32, 32, 8), 128: Tile(32, 16, 8)},
+        "half": {32: Tile(32, 32, 4), 64: Tile(64, 32, 4), 128: Tile(64, 32, 8)},
     },
     "sparse.forward": {
         "float32": {32: Tile(32, 32, 8), 64: Tile(32, 32, 8), 128: Tile(32, 16, 8)},
-        "half": {32: Tile(64, 64, 8), 64: Tile(64, 64, 8), 128: Tile(64, 32, 8)},
+        "half": {32: Tile(32, 32, 4), 64: Tile(64, 64, 8), 128: Tile(64, 32, 8)},
     },
     "sparse.backward_means": {
         "float32": {32: Tile(32, 32, 8), 64: Tile(32, 32, 8), 128: Tile(16, 32, 8)},
-        "half": {32: Tile(64, 64, 8), 64: Tile(64, 64, 8), 128: Tile(64, 32, 8)},
+        "half": {32: Tile(32, 32, 4), 64: Tile(64, 64, 8), 128: Tile(64, 32, 8)},
     },
     "sparse.backward_queries": {
         "float32": {32: Tile(32, 32, 8), 64: Tile(32, 32, 8), 128: Tile(16, 32, 4)},
-        "half": {32: Tile(64, 64, 8), 64: Tile(64, 32, 4), 128: Tile(64, 32, 8)},
+        "half": {32: Tile(32, 32, 4), 64: Tile(64, 32, 4), 128: Tile(64, 32, 8)},
     },
     "sparse.backward_keys": {
-        "float32": {32: Tile(32, 32, 8), 64: Tile(32, 32, 8), 128: Tile(16, 32, 8)},
-        "half": {32: Tile(64, 64, 8), 64: Tile(64, 32, 4), 128: Tile(64, 32, 8)},
+        "float32": {32: Tile(32, 16, 4), 64: Tile(32, 32, 8), 128: Tile(16, 32, 8)},
+        "half": {32: Tile(32, 32, 4), 64: Tile(64, 32, 4), 128: Tile(64, 32, 8)},
     },
 }
 

@@ -36,10 +36,8 @@ def _launch(
     """Runs the kernel on padded tensors: q, k, perhaps v, and what it reads else. That of keys owns tiles of keys."""
     q, k = tensors[:2]
     (n, q_len, width), k_len = q.shape, k.shape[1]
-    constants: dict[str, Any] = {"WIDTH": width}
-    if name != "threshold":
-        constants["VALUE"] = tensors[2].shape[2]
-    tile = TILES[f"sparse.{name}"][kind_of(q)][max(constants.values())]
+    constants: dict[str, Any] = {"WIDTH": width} | ({} if name == "threshold" else {"VALUE": width})
+    tile = TILES[f"sparse.{name}"][kind_of(q)][width]
     rows = (n, k_len, tile.keys) if name == "backward_keys" else (n, q_len, tile.queries)
     operands = 2 if name == "threshold" else 3
     launch(
@@ -51,7 +49,9 @@ def _launch(
 
 
 def _padded(*tensors: Tensor) -> tuple[Tensor, ...]:
-    return tuple(pad_width(t, padded_width(t.shape[-1])) for t in tensors)
+    """All with the rows of the widest: tiles of unequal widths would spill."""
+    width = padded_width(max(t.shape[-1] for t in tensors))
+    return tuple(pad_width(t, width) for t in tensors)
 
 
 def _forward(
@@ -79,9 +79,9 @@ def _backward(
     if 0 in (n, q_len, k_len):
         return torch.zeros_like(q), torch.zeros_like(k), torch.zeros_like(v)
     mask = mask_of(allowed, n, q_len, k_len, q)
-    wide = _padded(q, k, v)
+    *wide, wide_grad = _padded(q, k, v, grad)
     mean = torch.empty_like(tau)
-    rows = (top, tau, *_padded(grad))
+    rows = (top, tau, wide_grad)
     grad_q, grad_k, grad_v = (torch.empty_like(t) for t in wide)
     _launch("backward_means", mask, (*wide, *rows), (mean,), scale, squared)
     _launch("backward_queries", mask, (*wide, *rows, mean), (grad_q,), scale, squared)
