@@ -2,12 +2,14 @@
 
 import difflib
 import itertools
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from tests.gpu.__main__ import ROOT
 from tests.gpu.tables import WRITE
 
 import regard
@@ -95,6 +97,15 @@ def test_softmax_of_dot_products_is_no_loop_of_python() -> None:
         name for name, call in _calls().items() if "sparsemax" not in name and _winner(call()).startswith("blocked")
     ]
     assert not loops, f"a loop of Python instead of kernels: {loops}"
+
+
+def test_the_page_lists_the_backends_in_their_order() -> None:
+    page = (ROOT / "docs" / "gpu.md").read_text(encoding="utf-8")
+    _, table = page.split("On a GPU it asks the backends in this order:\n")
+    cells = [line.split("|")[1] for line in table.split("\n\n")[0].splitlines() if line.startswith("| `")]
+    q = torch.empty(1, 1, 2, 2, device="cuda")
+    names = [line.split()[0] for line in regard.explain(q, q).splitlines()[2:]]
+    assert re.findall(r"`(\w+)`", "".join(cells)) == names
 
 
 def _winner(explanation: str) -> str:
