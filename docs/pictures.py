@@ -20,6 +20,7 @@ import draw
 import draw_gates
 import draw_history
 import draw_networks
+import draw_rotary
 import drawing
 import screenshot
 from text_sizes import text_faults
@@ -194,6 +195,7 @@ def _catalogue() -> dict[str, Source]:
         for name in module.PICTURES:
             add([f"{name}.png"], f"docs/{script}", panels(module.PICTURES, name, module.COLOURS))
     add(["history.png"], "docs/draw_history.py", lambda places: print(draw_history.draw(places.out)))
+    add(["rotary-frequencies.svg"], "docs/draw_rotary.py", lambda places: print(draw_rotary.draw(places.out)))
     for guide, names in GUIDES.items():
         add([f"{name}.png" for name in names], f"examples of docs/guides/{guide}.md", from_guide(guide))
     for name in draw_networks.NETWORKS:

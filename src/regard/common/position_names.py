@@ -7,6 +7,8 @@ PositionName = Literal[
     "half-wave",
     "learned",
     "rotary",
+    "rotary-partial",
+    "rotary-proportional",
     "alibi",
     "kerple",
     "kerple-power",

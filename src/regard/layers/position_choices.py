@@ -11,6 +11,7 @@ from regard.attn.multihead import MultiHead
 from regard.attn.terms.bias import FIRE, ALiBi, Bias, KerpleLog, KerplePower, RelativeXL, Shaw, T5Buckets
 from regard.attn.terms.position import HalfWave, LearnedPositions, Sinusoidal
 from regard.attn.terms.rotary import Rotary
+from regard.attn.terms.rotary_scaling import ProportionalScaling
 from regard.attn.terms.score_bias import CoPE
 from regard.common import checks
 from regard.common.options.checks import check_even_heads
@@ -33,6 +34,12 @@ BIASES: dict[str, Callable[[int, int, bool], Bias]] = {
     "fire": lambda width, heads, causal: FIRE(heads),
     "cope": lambda width, heads, causal: CoPE(width // heads),
     "t5": lambda width, heads, causal: T5Buckets(heads, bidirectional=not causal),
+}
+# factories that take the width of a head; scalings for longer texts are for models that were trained before
+ROTATIONS: dict[str, Callable[[int], Rotary]] = {
+    "rotary": Rotary,
+    "rotary-partial": lambda dim: Rotary(dim, rotary_dim=max(dim // 4 * 2, 2)),
+    "rotary-proportional": lambda dim: Rotary(dim, scaling=ProportionalScaling(0.5)),
 }
 POSITIONS: tuple[str, ...] = get_args(PositionName)
 
@@ -62,7 +69,7 @@ class PositionChoice:
         `head_attention`."""
         dim = self.width // self.heads
         bias = BIASES[self.name](self.width, self.heads, self.causal) if self.name in BIASES else None
-        rotate = Rotary(dim) if self.name == "rotary" else None
+        rotate = ROTATIONS[self.name](dim) if self.name in ROTATIONS else None
         forget = ForgetGate(self.width, self.heads) if self.name == "forgetting" else None
         return MultiHead(
             self.width,

@@ -205,13 +205,22 @@ class Rotary(nn.Module):
         return torch.cat([p.unsqueeze(-1).float() * part for p, part in zip(places, parts, strict=True)], dim=-1)
 
     def _rates(self, x: Tensor, places: tuple[Tensor, ...], start: int | None) -> Tensor:  # "r/2" or "*b 1 r/2"
-        key = self.rotary_dim, self.base, self.scaling, self.axes, x.device
-        if not self.depends_on_length:
-            return _kept_rates(*key) if choose_route(x) == "direct" else _scaled_rates(*key)
+        key, is_direct = (self.rotary_dim, self.base, self.scaling, self.axes, x.device), choose_route(x) == "direct"
+        length = self._length(x, places, start, is_direct) if self.depends_on_length else 1
+        if is_direct and isinstance(length, int):
+            shared = length if self.scaling is None else self.scaling.shared_length(length)
+            if shared is not None:
+                return _kept_rates(*key, shared)
+        return _scaled_rates(*key, length)
+
+    def _length(self, x: Tensor, places: tuple[Tensor, ...], start: int | None, is_direct: bool) -> Length:
+        """The greatest position plus one: of the call, or of each of its rows, "*b 1 1"."""
         if start is not None or not x.shape[-2]:
-            return _scaled_rates(*key, (start or 0) + x.shape[-2])
-        lengths = functools.reduce(torch.maximum, (p.amax(-1, keepdim=True) for p in places)) + 1
-        return _scaled_rates(*key, lengths.unsqueeze(-1))
+            return (start or 0) + x.shape[-2]
+        # a number costs a decoding step less than tensors do, and no wait for a device
+        if is_direct and all(p.is_cpu and p.numel() == 1 for p in places):
+            return max(map(int, places)) + 1
+        return functools.reduce(torch.maximum, (p.amax(-1, keepdim=True) for p in places)).unsqueeze(-1) + 1
 
     def __repr__(self) -> str:
         choices = {"rotary_dim": None if self.rotary_dim == self.dim else self.rotary_dim}
@@ -226,7 +235,7 @@ def _scaled_rates(
     scaling: RotaryScaling | None,
     axes: RotaryAxes | None,
     device: torch.device,
-    length: Length = 1,
+    length: Length,
 ) -> Tensor:
     if scaling is not None:
         return scaling.rates(dim, base, length, device)
@@ -235,9 +244,9 @@ def _scaled_rates(
 
 @functools.lru_cache(maxsize=64)
 def _kept_rates(
-    dim: int, base: float, scaling: RotaryScaling | None, axes: RotaryAxes | None, device: torch.device
+    dim: int, base: float, scaling: RotaryScaling | None, axes: RotaryAxes | None, device: torch.device, length: int
 ) -> Tensor:
-    """Frequencies that no call changes: a decoding step would spend more time on them than on its angles."""
+    """Frequencies that many calls share: a decoding step would spend more time on them than on its angles."""
     # a tensor made in inference mode could not be kept for training
     with torch.inference_mode(False):
-        return _scaled_rates(dim, base, scaling, axes, device)
+        return _scaled_rates(dim, base, scaling, axes, device, length)

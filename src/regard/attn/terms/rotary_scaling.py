@@ -53,6 +53,10 @@ class RotaryScaling(ABC):
         """Whether frequencies differ from call to call, so that a step need not equal the whole."""
         return False
 
+    def shared_length(self, length: int) -> int | None:
+        """A length with the same frequencies, which many calls share; None: calls of this length alone have them."""
+        return 1
+
     def check(self, dim: int, base: float) -> None:  # noqa: B027 -- most fit any width
         """Raises if these frequencies cannot be those of `dim` rotated channels."""
 
@@ -133,6 +137,9 @@ class DynamicNTKScaling(RotaryScaling):
     @property
     def depends_on_length(self) -> bool:
         return self.length is None
+
+    def shared_length(self, length: int) -> int | None:
+        return self.original if self.length is not None or length <= self.original else None
 
     def rates(self, dim: int, base: float, length: Length, device: torch.device) -> Tensor:
         n = length if self.length is None else self.length
@@ -237,6 +244,9 @@ class LongRoPEScaling(RotaryScaling):
     @property
     def depends_on_length(self) -> bool:
         return self.length is None
+
+    def shared_length(self, length: int) -> int | None:
+        return self.original + (length > self.original)
 
     def check(self, dim: int, base: float) -> None:
         if not len(self.short) == len(self.long) == dim // 2:
