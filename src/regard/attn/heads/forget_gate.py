@@ -83,18 +83,18 @@ class ForgetGate(nn.Module):
         if past is None or not len(past):
             total = logs.cumsum(-1)
         else:
-            count = self._columns(keys.dtype)
-            before = -past.keys[..., dim : dim + count].to(logs.dtype).sum(-1) * unit  # C of the past, "*b h m"
+            columns = past.keys[..., dim : dim + self._columns(keys.dtype)]  # −C of the past, "*b h m 1" or "*b h m 3"
             if allowed is None:
-                total = before[..., -1:] + logs.cumsum(-1)
+                last, added = columns[..., -1:, :], logs.cumsum(-1)
             else:
-                total = _last_allowed(before, allowed[..., : len(past)])
-                total = total + (allowed[..., len(past) :].to(logs.dtype) @ logs.unsqueeze(-1)).squeeze(-1)
-        rest, columns = (-total / unit).unsqueeze(-1), []
+                last = _last_allowed(columns, allowed[..., : len(past)])
+                added = (allowed[..., len(past) :].to(logs.dtype) @ logs.unsqueeze(-1)).squeeze(-1)
+            total = added - unit * last.to(logs.dtype).sum(-1)
+        rest, parts = (-total / unit).unsqueeze(-1), []
         for _ in range(self._columns(keys.dtype)):
-            columns.append(rest.to(keys.dtype))
-            rest = rest - columns[-1].to(rest.dtype)
-        return append_columns(keys, *columns)
+            parts.append(rest.to(keys.dtype))
+            rest = rest - parts[-1].to(rest.dtype)
+        return append_columns(keys, *parts)
 
     def extend_queries(self, queries: Tensor, attention: Attention) -> Tensor:  # "*b h q d" -> "*b h q d'"
         """The queries with the numbers that the columns of the keys are multiplied by."""
@@ -131,10 +131,10 @@ def _is_invariant(normalize: Normalizer) -> bool:
     return _is_invariant(normalize.normalize) if isinstance(normalize, TopK) else isinstance(normalize, _INVARIANT)
 
 
-def _last_allowed(numbers: Tensor, allowed: Tensor) -> Tensor:  # "*b h m", bool "*b h q m" -> "*b h q"
-    """The number of the last key that each query may attend to; 0 without one."""
+def _last_allowed(numbers: Tensor, allowed: Tensor) -> Tensor:  # "*b h m c", bool "*b h q m" -> "*b h q c"
+    """The numbers of the last key that each query may attend to; 0 without one."""
     places = torch.arange(1, allowed.shape[-1] + 1, device=allowed.device)
-    last = (allowed * places).amax(-1)
-    shape = torch.broadcast_shapes(last.shape[:-1], numbers.shape[:-1])
-    found = numbers.expand(*shape, -1).gather(-1, (last - 1).clamp_min(0).expand(*shape, -1))
-    return found * (last > 0)
+    last = (allowed * places).amax(-1).unsqueeze(-1)
+    shape = torch.broadcast_shapes(last.shape[:-2], numbers.shape[:-2])
+    index = (last - 1).clamp_min(0).expand(*shape, -1, numbers.shape[-1])
+    return numbers.expand(*shape, -1, -1).gather(-2, index) * (last > 0)
