@@ -198,13 +198,15 @@ PARTS: dict[str, tuple[Callable[[], dict[str, Any]], float | None]] = {
     "sink": (lambda: _attention(normalize=WithNullSlot(score=regard.Learnable(0.0, heads=HEADS))), 1.1),
     "soft cap": (lambda: _attention(score=SoftCap(50.0)), 2.0),
     "QK norm (RMS)": (lambda: {"qk_norm": RMSQKNorm(WIDTH)}, 1.15),
+    "rotary": (lambda: {"rotate": regard.Rotary(WIDTH)}, None),
+    "QK norm and rotary": (lambda: {"qk_norm": RMSQKNorm(WIDTH), "rotate": regard.Rotary(WIDTH)}, None),
     "gate per head": (lambda: {"gate": OutputGate(DIM, HEADS)}, 1.05),
     "gate per channel": (lambda: {"gate": OutputGate(DIM, HEADS, WIDTH)}, 1.2),
     "differential": (lambda: {"difference": Differential(WIDTH)}, None),
     "talking heads": (lambda: _attention(score=TalkingScores(HEADS), normalize=TalkingWeights(HEADS)), None),
 }
-# those whose decoding step is one native kernel
-NATIVE_PARTS = ("sink", "soft cap", "QK norm (RMS)", "gate per head", "gate per channel")
+# those whose decoding step is no native kernel
+PYTHON_STEPS = ("differential", "talking heads")
 
 
 def _with_parts() -> dict[str, regard.MultiHead]:
@@ -241,7 +243,7 @@ def part_steps(effort: Effort) -> Iterator[Row]:
             calls[name] = loop
         timed = compare(calls, effort, threads=1)
     for name in PARTS:
-        yield cost("32 steps after 2,048 tokens", timed, name, "plain", 1.2 if name in NATIVE_PARTS else None)
+        yield cost("32 steps after 2,048 tokens", timed, name, "plain", None if name in PYTHON_STEPS else 1.2)
 
 
 def latent_steps(effort: Effort) -> Iterator[Row]:

@@ -18,8 +18,9 @@ from regard.attn.layer import Attention
 from regard.attn.multihead import MultiHead
 from regard.kernels import native_library
 from regard.kernels.decoder_step import HEADS_STEP_WITH_PARTS
-from regard.layers import L2QKNorm, LayerQKNorm, OutputGate, RMSQKNorm, WholeRMSQKNorm
+from regard.layers import Differential, L2QKNorm, LayerQKNorm, OutputGate, RMSQKNorm, WholeRMSQKNorm
 from regard.normalizers import WithNullSlot
+from regard.positions import AxialSections, DynamicNTKScaling, YaRNScaling
 from regard.scores import SoftCap
 
 here = pytest.mark.skipif(native_library.library() is None, reason=str(native_library.unavailable_reason()))
@@ -92,9 +93,17 @@ PARTS: dict[str, Callable[[int, int, int], dict[str, object]]] = {
     "one slot": lambda dim, heads, d: {
         "attention": Attention(SoftCap(0.5, regard.Dot(0.7)), normalize=WithNullSlot(regard.Softmax(0.6), score=0.4))
     },
+    "rotary": lambda dim, heads, d: {"rotate": regard.Rotary(d + d % 2)},
+    "neighbours": lambda dim, heads, d: {"rotate": regard.Rotary(d + d % 2, pairs="neighbours")},
+    "part of a head": lambda dim, heads, d: {"rotate": regard.Rotary(d + d % 2, rotary_dim=4)},
+    "yarn": lambda dim, heads, d: {"rotate": regard.Rotary(d + d % 2, scaling=YaRNScaling(4.0, 8))},
+    "grid": lambda dim, heads, d: {
+        "rotate": regard.Rotary(d + d % 2, rotary_dim=4, axes=AxialSections((1, 1), (5, 4)))
+    },
     "all": lambda dim, heads, d: {
-        "qk_norm": RMSQKNorm(d),
-        "gate": OutputGate(dim, heads, d),
+        "rotate": regard.Rotary(d + d % 2),
+        "qk_norm": RMSQKNorm(d + d % 2),
+        "gate": OutputGate(dim, heads, d + d % 2),
         "attention": Attention(SoftCap(0.3), normalize=WithNullSlot(score=Learnable(0.0))),
     },
 }
@@ -117,6 +126,7 @@ def test_steps_with_parts_equal_the_whole_sequence(
 ) -> None:
     monkeypatch.setattr(native_library, "LEVEL", level)
     parts = PARTS[name](21, heads, d)
+    d += d % 2 if "rotate" in parts else 0  # rotations need pairs
     layer = MultiHead(21, heads, kv_heads=heads // 2, head_dim=d, **parts).to(dtype).eval()  # type: ignore[arg-type]
     native.clear()
     with torch.no_grad():
@@ -137,6 +147,7 @@ PART_CHANGES: dict[str, Callable[[MultiHead], object]] = {
     "sinks": lambda heads: nn.init.constant_(heads.attention.normalize.score, 5.0),
     "gate": lambda heads: setattr(heads.gate, "map", nn.Linear(12, 3)),
     "no gate": lambda heads: setattr(heads, "gate", None),
+    "rotation": lambda heads: setattr(heads, "rotate", regard.Rotary(4, pairs="neighbours")),
     "another norm": lambda heads: setattr(heads, "qk_norm", LayerQKNorm(4)),
 }
 
@@ -163,11 +174,11 @@ def test_parts_of_other_sizes_and_classes_are_not_native(native: list[bool]) -> 
             return super().queries(q) / 2
 
     x = torch.randn(2, 4, 12)
-    turned = MultiHead(12, 3, qk_norm=RMSQKNorm(4), rotate=regard.Rotary(4)).eval()
+    paired = MultiHead(12, 4, difference=Differential(3)).eval()
     with torch.no_grad():
-        for heads in (MultiHead(12, 3, qk_norm=Halved(4)).eval(), turned):
+        for heads in (MultiHead(12, 3, qk_norm=Halved(4)).eval(), paired):
             torch.testing.assert_close(steps(heads, x)[0], heads(x, mask=regard.Causal()), rtol=1e-5, atol=1e-5)
-        assert "(a rotation or a difference is more)" in turned.explain_step(x[:, :1].contiguous())
+        assert "(forgetting or a difference is more)" in paired.explain_step(x[:, :1].contiguous())
         short = MultiHead(12, 3, qk_norm=RMSQKNorm(4)).eval()
         short.qk_norm.key_gain = nn.Parameter(torch.ones(2))
         with pytest.raises(RuntimeError, match="normalized_shape"):
@@ -176,6 +187,25 @@ def test_parts_of_other_sizes_and_classes_are_not_native(native: list[bool]) -> 
         heads = MultiHead(12, 3, attention=Attention(normalize=WithNullSlot(score=-torch.inf))).eval()
         torch.testing.assert_close(steps(heads, x)[0], heads(x, mask=regard.Causal()), rtol=1e-5, atol=1e-5)
     assert not any(native[:9])
+
+
+def test_rotations_whose_frequencies_follow_the_length(native: list[bool]) -> None:
+    """Each step rotates by the length so far, as the layer does with the same cache; positions are not native."""
+    rotate = regard.Rotary(4, scaling=DynamicNTKScaling(2.0, 3))
+    heads, x = MultiHead(12, 3, rotate=rotate).eval(), torch.randn(2, 6, 12)
+    with torch.no_grad():
+        _, past = steps(heads, x[:, :5])
+        got, longer = heads.step(x[:, 5:].contiguous(), past)
+        assert all(native)
+        cache = heads.project_kv(x[:, 5:], past=past)
+        torch.testing.assert_close(longer.keys, cache.keys)
+        torch.testing.assert_close(got, heads(x[:, 5:], cache), rtol=1e-5, atol=1e-5)
+        places = torch.arange(1), torch.arange(1)
+        text = heads.explain_step(x[:, :1].contiguous(), positions=places)
+        assert "positions are given, and the heads rotate" in text
+        first, _ = heads.step(x[:, :1].contiguous(), positions=places)
+        assert native[-1] is False
+        torch.testing.assert_close(first, heads(x[:, :1]), rtol=1e-5, atol=1e-5)
 
 
 def test_a_library_without_the_kernel_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -275,7 +305,8 @@ def test_masks_positions_and_rotations_are_not_lost(native: list[bool]) -> None:
         hidden, _ = heads.step(x[:, 1:2], past, mask=regard.Causal(), positions=positions)
         cache = heads.project_kv(x[:, 1:2], past=past)
         torch.testing.assert_close(hidden, heads(x[:, 1:2], cache, mask=regard.Causal(), positions=positions))
-    assert not any(native[7:21])
+    assert all(native[7:14]) == native_library.has_kernel(HEADS_STEP_WITH_PARTS)
+    assert not any(native[14:21])
 
 
 @here

@@ -25,8 +25,8 @@ from regard.kernels.native_library import has_kernel, unsupported_reason
 MOST_ROWS = 64
 
 _NOT_PLAIN = (
-    "the heads are more than linear layers, a softmax of dot products, their bound or null slot, and a norm or gate of "
-    "this library (a rotation or a difference is more), or have hooks"
+    "the heads are more than linear layers, a softmax of dot products, their bound or null slot, and norms, rotations "
+    "and gates of this library (forgetting or a difference is more), or have hooks"
 )
 
 
@@ -124,7 +124,8 @@ def step(
         past = KVCache(nothing, nothing)
     cache = past.reserve(1)
     assert cache.entry is not None
-    return heads_step(x, weights, cache.entry, len(cache)), cache
+    turns = None if heads.rotate is None else heads.rotate.turns(x, start=len(cache) - 1)  # type: ignore[operator, union-attr]
+    return heads_step(x, weights, cache.entry, len(cache), turns), cache
 
 
 def layer_path(
@@ -148,14 +149,16 @@ def _plan(
     if weights is None:
         return _NOT_PLAIN
     if weights.parts is not None and not has_kernel(HEADS_STEP_WITH_PARTS):
-        return "the native library was built without its kernel for norms, bounds, null slots and gates"
+        return "the native library was built without its kernel for norms, rotations, bounds, null slots and gates"
     if x.dtype != weights.dtype or x.device.type != "cpu" or x.shape[2] != weights.dim:
         return "x is not of the width and the type of the weights, on a CPU"
     if past is not None and not _fits(past, x, weights):
         return "the cache has positions, or is not of the shape and the type of the heads"
+    if positions is not None and heads.rotate is not None:
+        return "positions are given, and the heads rotate"
     length = 1 if past is None else len(past) + 1
     for some in (mask, heads.attention.mask):  # type: ignore[union-attr]
-        # positions decide nothing without a mask: there is no bias and no rotation
+        # positions decide nothing without a mask: there is no bias
         if some is None:
             continue
         if is_score_mask(some) or positions is not None or not as_mask(some).hides_nothing(1, length):  # type: ignore[arg-type]

@@ -19,7 +19,7 @@ from regard.kernels.native_library import call_kernel
 # none for the attention to a source
 LAYER_WEIGHTS = 22
 # kernels of a step of heads; a library may lack the second one
-HEADS_STEP, HEADS_STEP_WITH_PARTS = "regard_heads_step", "regard_heads_step_with_parts"
+HEADS_STEP, HEADS_STEP_WITH_PARTS = "regard_heads_step", "regard_heads_parts_step"
 
 
 def addresses(parameters: Sequence[Tensor | None]) -> Any:
@@ -40,8 +40,8 @@ class StepParts(ctypes.Structure):
         ("gain", ctypes.c_void_p * 2),
         ("offset", ctypes.c_void_p * 2),
         ("gate", ctypes.c_void_p * 2),
-        ("sink", ctypes.c_void_p),
-        *((name, ctypes.c_int64) for name in ("norm", "gates", "sink_step")),
+        *((name, ctypes.c_void_p) for name in ("sink", "cosine", "sine")),
+        *((name, ctypes.c_int64) for name in ("norm", "gates", "sink_step", "pairs", "neighbours")),
         *((name, ctypes.c_double) for name in ("eps", "base", "cap", "cooling")),
     )
 
@@ -61,14 +61,26 @@ class HeadsWeights:
     constants: Sequence[Tensor] = ()  # tensors that `parts` points to and no module holds
 
 
-def heads_step(x: Tensor, weights: HeadsWeights, entry: tuple[int, ...], length: int) -> Tensor:  # "b 1 d" -> "b 1 d"
-    """Self-attention of one token per sequence; its key and value become the last of the `length` cached ones."""
-    out = torch.empty_like(x)
+def heads_step(
+    x: Tensor, weights: HeadsWeights, entry: tuple[int, ...], length: int, turns: tuple[Tensor, Tensor] | None = None
+) -> Tensor:  # "b 1 d", turns "1 r" -> "b 1 d"
+    """Self-attention of one token per sequence; its key and value become the last of the `length` cached ones.
+
+    `turns` are the cosines and sines of their rotation.
+    """
+    out, step_parts = torch.empty_like(x), weights.parts
+    if turns is not None:
+        cosine, sine = turns[0].contiguous(), turns[1].contiguous()
+        assert step_parts is not None
+        assert cosine.dtype == sine.dtype == x.dtype
+        assert cosine.numel() == sine.numel() == step_parts.pairs
+        step_parts = StepParts.from_buffer_copy(step_parts)
+        step_parts.cosine, step_parts.sine = cosine.data_ptr(), sine.data_ptr()
     sizes = (len(x), length, x.shape[-1], weights.heads, weights.kv_heads, weights.head_dim)
     table = (ctypes.c_int64 * len(entry))(*entry)
-    parts = () if weights.parts is None else (ctypes.addressof(weights.parts),)
+    parts = () if step_parts is None else (ctypes.addressof(step_parts),)
     call_kernel(
-        HEADS_STEP if weights.parts is None else HEADS_STEP_WITH_PARTS,
+        HEADS_STEP if step_parts is None else HEADS_STEP_WITH_PARTS,
         x,
         *sizes,
         weights.scale,

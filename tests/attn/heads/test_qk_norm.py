@@ -124,9 +124,6 @@ def test_paths_for_plain_heads_refuse() -> None:
     heads = MultiHead(12, 3, qk_norm=RMSQKNorm(4))
     x = torch.randn(2, 5, 12, requires_grad=True)
     assert "normalize queries and keys" in heads.explain(x)
-    with torch.no_grad():
-        turned = MultiHead(12, 3, qk_norm=RMSQKNorm(4), rotate=regard.Rotary(4)).eval()
-        assert "(a rotation or a difference is more)" in turned.explain_step(x.detach()[:, :1].contiguous())
     with pytest.raises(ValueError, match=r"nn.MultiheadAttention has no place for RMSQKNorm\(4, eps=1e-06\)"):
         heads.to_torch()
     assert "qk_norm=RMSQKNorm(4, eps=1e-06)" in repr(heads)

@@ -1,4 +1,4 @@
-"""What a native step computes beside projections and softmax(q k): norms, a soft cap, a null slot, an output gate."""
+"""What a native step computes beside projections and softmax(q k): norms, rotations, caps, null slots, output gates."""
 
 import ctypes
 from typing import Any, NamedTuple
@@ -11,6 +11,7 @@ from regard.attn.heads.output_gate import OutputGate
 from regard.attn.heads.qk_norm import L2QKNorm, LayerQKNorm, QKNorm, RMSQKNorm, WholeRMSQKNorm
 from regard.attn.layer import Attention
 from regard.attn.terms.normalizer import Softmax, WithNullSlot
+from regard.attn.terms.rotary import Rotary
 from regard.attn.terms.soft_cap import SoftCap
 from regard.kernels.decoder_step import StepParts
 
@@ -32,8 +33,10 @@ def native_parts(heads: Any) -> NativeParts | None:
     attention = heads.attention
     if type(attention) is not Attention or attention.bias is not None or attention.backend is not None:
         return None
-    has_more = any(part is not heads.qk_norm and part is not heads.gate for part in heads.extra_parts)
-    if has_more or (attention.training and attention.dropout):
+    known = heads.qk_norm, heads.rotate, heads.gate
+    if any(all(part is not each for each in known) for part in heads.extra_parts):
+        return None
+    if attention.training and attention.dropout:
         return None
     score, normalize, sink = attention.score, attention.normalize, None
     if type(normalize) is WithNullSlot:
@@ -60,6 +63,10 @@ def native_parts(heads: Any) -> NativeParts | None:
         parts.sink, parts.sink_step = sink.data_ptr(), int(sink.numel() > 1)
     if heads.qk_norm is not None and not _add_norm(parts, heads, tensors):
         return None
+    if heads.rotate is not None:
+        if type(heads.rotate) is not Rotary or heads.rotate.dim != heads.head_dim:
+            return None
+        parts.pairs, parts.neighbours = heads.rotate.rotary_dim // 2, heads.rotate.pairs == "neighbours"
     if heads.gate is not None and not _add_gate(parts, heads, tensors):
         return None
     return NativeParts(scale * temperature, parts, tensors, constants)

@@ -169,12 +169,7 @@ class Rotary(nn.Module):
     ) -> Tensor:  # "*b n d", "*b n" -> "*b n d"
         checks.floating("x", x)
         checks.width("x", x, self.dim, self)
-        angles = self._angles(x, self._places(x, positions, start), start if positions is None else None)
-        # float32 cosines and sines rotate half types in float32: only the result is rounded
-        dtype = checks.accumulate_dtype(x.dtype)
-        cos, sin = angles.cos().to(dtype), angles.sin().to(dtype)
-        if self.scaling is not None and self.scaling.amplitude != 1.0:
-            cos, sin = cos * self.scaling.amplitude, sin * self.scaling.amplitude
+        cos, sin = self.turns(x, positions, start=start)
         r = self.rotary_dim
         rest = [] if r == self.dim else [x[..., r:]]
         if self.pairs == "halves":
@@ -183,6 +178,18 @@ class Rotary(nn.Module):
         a, b = x[..., 0:r:2], x[..., 1:r:2]
         rotated = torch.stack([a * cos - b * sin, b * cos + a * sin], dim=-1).flatten(-2)
         return torch.cat([rotated, *rest], dim=-1).to(x.dtype) if rest else rotated.to(x.dtype)
+
+    def turns(
+        self, x: Tensor, positions: RotaryPositions | None = None, *, start: int = 0
+    ) -> tuple[Tensor, Tensor]:  # "*b n d" -> "*b n r/2" each
+        """Cosines and sines of the angles by which the rows of x are rotated."""
+        angles = self._angles(x, self._places(x, positions, start), start if positions is None else None)
+        # float32 cosines and sines rotate half types in float32: only the result is rounded
+        dtype = checks.accumulate_dtype(x.dtype)
+        cos, sin = angles.cos().to(dtype), angles.sin().to(dtype)
+        if self.scaling is not None and self.scaling.amplitude != 1.0:
+            cos, sin = cos * self.scaling.amplitude, sin * self.scaling.amplitude
+        return cos, sin
 
     def _places(self, x: Tensor, positions: RotaryPositions | None, start: int) -> tuple[Tensor, ...]:
         """The positions on every axis, with the axes of x but the last."""

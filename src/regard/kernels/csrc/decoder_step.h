@@ -87,6 +87,17 @@ TARGET static void NAME(norm_heads)(const step_parts *parts, int of, REAL *x, i6
     }
 }
 
+/* queries or keys of all heads rotated in place; no panels */
+TARGET static void NAME(rotate_heads)(const step_parts *parts, REAL *x, i64 heads, i64 width) {
+    const REAL *cosine = parts->cosine, *sine = parts->sine;
+    const i64 step = parts->neighbours ? 2 : 1, gap = parts->neighbours ? 1 : parts->pairs;
+    for (i64 h = 0; h < heads; h++, x += width)
+        for (i64 k = 0; k < parts->pairs; k++) {
+            const REAL a = x[k * step], b = x[k * step + gap];
+            x[k * step] = a * cosine[k] - b * sine[k], x[k * step + gap] = b * cosine[k] + a * sine[k];
+        }
+}
+
 /* e^x of any x; NaN stays NaN */
 TARGET static INLINE VEC NAME(clamped_power)(VEC x) { return NAME(exponential)(MINIMUM(ALL(-LOWEST), MAXIMUM(ALL(LOWEST), x))); }
 
@@ -234,14 +245,16 @@ TARGET static void NAME(append)(const step_shape *t, REAL *to, const i64 *stride
 TARGET static void NAME(attend_self)(const step_shape *t, const void *const *w, const i64 *cache, i64 in, const REAL *x, REAL *q, REAL *a, REAL *s,
                                      i64 from, i64 rows, i64 p) {
     const i64 d = t->heads * t->width, e = t->kv_heads * t->width;
-    const step_parts *norm = t->parts && t->parts->norm ? t->parts : NULL;
+    const step_parts *norm = t->parts && t->parts->norm ? t->parts : NULL, *turn = t->parts && t->parts->cosine ? t->parts : NULL;
     NAME(project)(t, w + 2, e, in, x, q, rows, p, DENSE_SET, 1);
     if (norm) NAME(norm_heads)(norm, 1, q, rows, t->kv_heads, t->width);
+    if (turn) NAME(rotate_heads)(turn, q, rows * t->kv_heads, t->width);
     NAME(append)(t, (REAL *)(intptr_t)cache[0], cache + 2, q, from, rows, p);
     NAME(project)(t, w + 4, e, in, x, q, rows, p, DENSE_SET, 0);
     NAME(append)(t, (REAL *)(intptr_t)cache[1], cache + 5, q, from, rows, p);
     NAME(project)(t, w, d, in, x, q, rows, p, DENSE_SET, 0);
     if (norm) NAME(norm_heads)(norm, 0, q, rows, t->heads, t->width);
+    if (turn) NAME(rotate_heads)(turn, q, rows * t->heads, t->width);
     NAME(attend_rows)(t, cache, q, a, s, from, rows, p, t->columns > 0);
 }
 

@@ -217,7 +217,8 @@ typedef struct {
     const void *gain[2], *offset[2]; /* of the norm of queries and of keys; NULL: 1 and 0 */
     const void *gate[2];            /* weight (gates, d) and bias of the gate of the output, or NULL */
     const void *sink;               /* score of the null slot, at every `sink_step` one of a head; NULL: no slot */
-    i64 norm, gates, sink_step;
+    const void *cosine, *sine;      /* (pairs): of the angles by which queries and keys are rotated; NULL: they are not */
+    i64 norm, gates, sink_step, pairs, neighbours; /* neighbours: pairs are 2k and 2k + 1, otherwise k and k + pairs */
     double eps, base;               /* of the norm: base + gain is its factor */
     double cap, cooling;            /* cooling · cap tanh(s / cap); cap 0: cooling · s */
 } step_parts;
@@ -698,9 +699,9 @@ EXPORT int regard_int8_stack_step(int wide, int most, i64 threads, i64 rows_, i6
     return failed;
 }
 
-/* One token per row through q, k, v, the cache that they extend, and the output projection: weights and biases of q, k, v and out. `parts` are norms of
- * queries and keys, a bound on the scores, a null slot and a gate before the output projection. */
-EXPORT int regard_heads_step_with_parts(int wide, int most, i64 threads, i64 rows_, i64 columns, i64 d, i64 heads, i64 kv_heads, i64 width, double scale,
+/* One token per row through q, k, v, the cache that they extend, and the output projection: weights and biases of q, k, v and out. `parts` are norms and a
+ * rotation of queries and keys, a bound on the scores, a null slot and a gate before the output projection. */
+EXPORT int regard_heads_parts_step(int wide, int most, i64 threads, i64 rows_, i64 columns, i64 d, i64 heads, i64 kv_heads, i64 width, double scale,
                                         const void *weights, const void *caches, const void *parts, const void *x, void *out) {
     step_shape t = {0};
     t.rows = rows_, t.per = 1, t.columns = t.longest = columns, t.at = columns - 1, t.d = d, t.heads = heads, t.kv_heads = kv_heads, t.width = width;
@@ -711,7 +712,7 @@ EXPORT int regard_heads_step_with_parts(int wide, int most, i64 threads, i64 row
 /* The same without parts. */
 EXPORT int regard_heads_step(int wide, int most, i64 threads, i64 rows_, i64 columns, i64 d, i64 heads, i64 kv_heads, i64 width, double scale,
                              const void *weights, const void *caches, const void *x, void *out) {
-    return regard_heads_step_with_parts(wide, most, threads, rows_, columns, d, heads, kv_heads, width, scale, weights, caches, NULL, x, out);
+    return regard_heads_parts_step(wide, most, threads, rows_, columns, d, heads, kv_heads, width, scale, weights, caches, NULL, x, out);
 }
 
 /* softmax(scale q kᵀ) v within every text and head, of the rows of x + bias */
