@@ -25,6 +25,8 @@ ONE_WIDTH = {name for name in MECHANISMS if refused(name, D, E)}
 # mechanisms that read k itself
 NO_VALUES = {name for name in MECHANISMS if refused(name, E, E, torch.zeros(1, 1, E))}
 HEADS = {name for name, module in MODULES.items() if isinstance(module, regard.MultiHead | regard.layers.Latent)}
+# heads that do not feel the bias of their keys, which adds one number to all scores of a row; others do not only add
+KEY_BIAS_IS_SILENT = HEADS - {"rotary", "selective", "qk-norm", "sink", "latent"}
 # mechanisms in which every step knows the steps before, or all of them together
 CHAINED = {name for name, module in MODULES.items() if hasattr(module, "start") or not hasattr(module, "project_kv")}
 # mechanisms in which a row depends on the rows before it

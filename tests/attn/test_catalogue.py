@@ -7,7 +7,16 @@ from contextlib import AbstractContextManager
 
 import pytest
 import torch
-from tests.attn.mechanism_properties import BY_ROWS, CHAINED, HARD, HEADS, NO_VALUES, ONE_WIDTH, UNBOUNDED
+from tests.attn.mechanism_properties import (
+    BY_ROWS,
+    CHAINED,
+    HARD,
+    HEADS,
+    KEY_BIAS_IS_SILENT,
+    NO_VALUES,
+    ONE_WIDTH,
+    UNBOUNDED,
+)
 from tests.for_each import for_each
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
@@ -234,7 +243,7 @@ def test_long_sequences_without_values_have_the_right_shapes(mode: Callable[[], 
 SILENT = {
     "trilinear": {"score.query"},
     "hard-argmax": {"score.key.weight"},
-    **{name: {"key.bias"} for name in HEADS - {"rotary", "selective", "qk-norm", "sink", "latent"}},
+    **{name: {"key.bias"} for name in KEY_BIAS_IS_SILENT},
     # what its hidden layer adds at near distances is the same for all keys
     "fire": {"key.bias", "attention.bias.inner.bias", "attention.bias.outer.bias"},
 }

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 import torch
-from tests.attn.mechanism_properties import HEADS, MODULES, ONE_WIDTH, SUMS, TANH
+from tests.attn.mechanism_properties import KEY_BIAS_IS_SILENT, MODULES, ONE_WIDTH, SUMS, TANH
 from tests.for_each import for_each
 from torch import Tensor, nn
 
@@ -150,7 +150,7 @@ def test_hypotheses_picks_and_keeps_are_decodings_of_their_own(kind: str, name: 
 SILENT = {
     "trilinear": {"attention.score.query"},
     "hard-argmax": {"attention.score.key.weight"},
-    **{name: {"attention.key.bias"} for name in HEADS - {"rotary"}},
+    **{name: {"attention.key.bias"} for name in KEY_BIAS_IS_SILENT},
 }
 
 
