@@ -18,7 +18,7 @@ def differentiable_gradients(
     # separate views: each gradient belongs to one argument, even if two of them are one tensor
     leaves = [t.view_as(t) for t in inputs]
     needed = [t for t in leaves if t.requires_grad]
-    gradients = iter(torch.autograd.grad(function(*leaves), needed, grad, create_graph=True))
+    gradients = iter(torch.autograd.grad(function(*leaves), needed, grad, create_graph=True, materialize_grads=True))
     return tuple(next(gradients) if t.requires_grad else None for t in leaves)
 
 

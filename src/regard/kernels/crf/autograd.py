@@ -9,6 +9,7 @@ from torch.autograd import Function
 from regard.kernels.crf import compute
 from regard.kernels.crf.plain import Chain, plain_nll
 from regard.kernels.dispatch import autocast_disabled
+from regard.kernels.second_derivatives import differentiable_gradients
 
 
 class NllFunction(Function):
@@ -27,15 +28,13 @@ class NllFunction(Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         chain, messages = Chain(*ctx.saved_tensors[:6]), compute.Messages(*ctx.saved_tensors[6:])
-        gradients: list[Tensor | None]
         with autocast_disabled(chain.emissions.device):
             if torch.is_grad_enabled():
-                needs = [ctx.needs_input_grad[2:][place] for place in (0, 3, 4, 5)]
-                needed = [x for x, is_needed in zip(chain.floats, needs, strict=True) if is_needed]
-                grads = iter(
-                    torch.autograd.grad(plain_nll(*chain), needed, grad, create_graph=True, materialize_grads=True)
+                of_emissions, *of_potentials = differentiable_gradients(
+                    lambda emissions, *potentials: plain_nll(emissions, chain.tags, chain.mask, *potentials),
+                    chain.floats,
+                    grad,
                 )
-                gradients = [next(grads) if is_needed else None for is_needed in needs]
             else:
-                gradients = [*compute.backward(chain, messages, grad, ctx.native)]
-        return None, None, gradients[0], None, None, *gradients[1:]
+                of_emissions, *of_potentials = compute.backward(chain, messages, grad, ctx.native)
+        return None, None, of_emissions, None, None, *of_potentials
