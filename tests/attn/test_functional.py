@@ -90,7 +90,7 @@ def test_positions_may_start_anywhere(bias: str) -> None:
     i, j = torch.arange(2, 7), torch.arange(7)
     here = regard.attention(q, k, v, **terms)
     close(regard.attention(q, k, v, **terms, positions=(i, j)), here, "the default positions")
-    if bias != "gaussian":  # which counts from the start of the keys
+    if bias not in ("gaussian", "selective"):  # which know the start of the keys
         moved = regard.attention(q, k, v, **terms, positions=(i + 100, j + 100))
         close(moved, here, "moved", rtol=1e-4, atol=1e-5)  # angles are float32
 
@@ -229,7 +229,9 @@ def test_explain_reads_no_values(mask: str) -> None:
             for positions in (None, (places, places)):
                 assert " runs: " in regard.explain(q, k, v, **terms, positions=positions)
             memory = KVCache(terms["score"].keys(k), v)
-            assert " runs: " in regard.explain(q, memory, **terms, need=Need(lse=normalize == "softmax"))
+            # TopBlocks compares queries with the keys of a cache, which this score makes wider
+            if mask != "moba" or memory.keys.shape[-1] == q.shape[-1]:
+                assert " runs: " in regard.explain(q, memory, **terms, need=Need(lse=normalize == "softmax"))
             assert " runs: " in layer.explain(x, mask=terms["mask"])
 
 

@@ -44,10 +44,17 @@ def heads_by_sdpa(heads: regard.MultiHead, q: Tensor, k: Tensor) -> Tensor:
     )
     if heads.rotate is not None:
         queries, keys = heads.rotate(queries, i), heads.rotate(keys, j)
-    bias, added = heads.attention.bias, None
-    if bias is not None:
+    (bias, mask), added = (heads.attention.bias, heads.attention.mask), None
+    allowed = None if mask is None else mask.dense(i, j)
+    if bias is not None and bias.reads_scores:
+        scores = queries @ keys.transpose(-1, -2) * heads.head_dim**-0.5
+        added = bias.of_scores(queries, scores, allowed, i, j).to(q.dtype)
+    elif bias is not None:
         added = bias(queries, i, j, k.shape[-2]).to(q.dtype)
         queries = bias.content(queries)
+    if allowed is not None:
+        numbers = torch.zeros(allowed.shape, dtype=q.dtype) if added is None else added
+        added = numbers.masked_fill(~allowed, -torch.inf)
     out = F.scaled_dot_product_attention(queries, keys, values, added, enable_gqa=True)
     return heads.out(out.transpose(-2, -3).flatten(-2))
 

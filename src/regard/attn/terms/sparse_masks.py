@@ -163,7 +163,7 @@ class Global(SparsePattern):
         return self
 
     def __repr__(self) -> str:
-        return f"Global({self.tokens.tolist() if len(self.tokens) <= 8 else f'{len(self.tokens)} tokens'})"
+        return f"Global({checks.shape(self.tokens)})"
 
 
 class RandomBlocks(SparsePattern):
