@@ -12,6 +12,7 @@ from regard.attn.kv_cache import KVCache
 from regard.attn.layer import Attention
 from regard.attn.maps.attention_map import DenseMap, LazyMap
 from regard.attn.mechanisms.key_value import KeyValue
+from regard.attn.mechanisms.latent import Latent
 from regard.attn.mechanisms.memory_hop import MemoryHop
 from regard.attn.mechanisms.pooling import Pool
 from regard.attn.multihead import MultiHead
@@ -27,7 +28,7 @@ from regard.recording.recorded_map import HARD, Kind
 from regard.recording.recurrent_gates import GateCapture
 
 # layers that contain an attention and give it their name
-_CONTAINERS = (MultiHead, Pool, MemoryHop, KeyValue)
+_CONTAINERS = (MultiHead, Latent, Pool, MemoryHop, KeyValue)
 
 
 class RegardCapture(AttentionObserver):
