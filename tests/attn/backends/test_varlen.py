@@ -149,7 +149,7 @@ def test_a_mask_is_packed_once_until_it_is_written_to() -> None:
         return _packing.packings(parts, B, sizes, sizes)
 
     first = packed(mask)
-    with mock.patch.object(_packing, "pack", side_effect=AssertionError("packed again")):
+    with mock.patch.object(_packing, "_pack", side_effect=AssertionError("packed again")):
         assert packed(mask) is first
         assert packed(regard.Lengths(numbers) & regard.Causal()) is first
         listed = regard.Lengths([3, 1, 2])

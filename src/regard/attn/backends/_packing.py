@@ -3,6 +3,7 @@
 The sizes are read once per tensor of the mask; all else is computed where the mask is.
 """
 
+import functools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 from weakref import ref
@@ -18,17 +19,6 @@ from regard.attn.terms.sequence_masks import Causal, Documents, Lengths, Window
 # packings that are kept per tensor of a mask
 _MOST_KEPT = 8
 _EVERYTHING = (-1, -1)
-
-
-class Tokens(NamedTuple):
-    """The document of every token of a batch, and which tokens count; None: all of them."""
-
-    documents: Tensor  # long "b n"
-    counted: Tensor | None = None  # bool "b n"
-
-    def all_counted(self) -> Tensor:
-        """Which tokens count, of all."""
-        return torch.ones_like(self.documents, dtype=torch.bool) if self.counted is None else self.counted
 
 
 class PackedTokens(NamedTuple):
@@ -48,16 +38,17 @@ class PackedDocuments(NamedTuple):
 
 
 class _Sorted(NamedTuple):
-    """The tokens of one kind in the order of their documents."""
+    """The tokens in the order of their documents, before the host knows how many there are."""
 
-    tokens: Tensor  # long "s", of all tokens of the batch
-    taken: Tensor  # bool "s", whether the token is of this kind, and its document has queries and keys
-    lengths: Tensor  # long "s", of each document
-    is_ordered: Tensor  # bool (), whether the documents come in their order
-    total: int  # of all tokens of the batch
+    taken: Tensor  # bool "s", which of them belong to a document that has queries and keys
+    lengths: Tensor  # long "n", of as many documents as there may be
+    total: int  # tokens of the batch
+    tokens: Tensor | None = None  # long "s", of all tokens of the batch; None: as they are
+    is_ordered: Tensor | None = None  # bool (), whether the documents come in their order; None: they do
 
     def sizes(self) -> list[Tensor]:
-        return [self.taken.sum(), self.lengths.max(), self.is_ordered.long()]
+        count = self.taken.sum()
+        return [count, self.lengths.max(), count if self.is_ordered is None else self.is_ordered.long()]
 
     def packed(self, documents: Tensor, sizes: list[int]) -> PackedTokens:
         """Of these documents, with the numbers of `sizes`."""
@@ -65,7 +56,17 @@ class _Sorted(NamedTuple):
         ends = F.pad(self.lengths[documents].cumsum(0), (1, 0)).int()
         if is_ordered and count == self.total:
             return PackedTokens(None, ends, longest)
-        return PackedTokens(self.tokens[_true(self.taken, count)], ends, longest)
+        where = _true(self.taken, count)
+        return PackedTokens(where if self.tokens is None else self.tokens[where], ends, longest)
+
+
+class _Layout(NamedTuple):
+    """The documents of a batch, before the host knows how many there are."""
+
+    alive: Tensor  # bool "n", which of as many as there may be have queries and keys
+    queries: _Sorted
+    keys: _Sorted
+    window: tuple[int, int]
 
 
 def _true(flags: Tensor, count: int) -> Tensor:
@@ -73,41 +74,50 @@ def _true(flags: Tensor, count: int) -> Tensor:
     return (~flags).byte().argsort(stable=True)[:count]
 
 
-def pack(*parts: tuple[Tokens, Tokens, tuple[int, int]]) -> list[PackedDocuments]:
-    """Queries and keys of the same documents of the same sample, for each part that has any; reads once."""
-    prepared = [_sort(queries, keys) for queries, keys, _ in parts]
-    sizes = [torch.stack([alive.sum(), *q.sizes(), *k.sizes()]) for alive, q, k in prepared]
+def _pack(*layouts: _Layout) -> list[PackedDocuments]:
+    """Those that have a document; reads once."""
+    sizes = [torch.stack([each.alive.sum(), *each.queries.sizes(), *each.keys.sizes()]) for each in layouts]
     made = []
-    for (_, _, window), (alive, q, k), (documents, *numbers) in zip(
-        parts, prepared, torch.stack(sizes).tolist(), strict=True
-    ):
+    for layout, (documents, *numbers) in zip(layouts, torch.stack(sizes).tolist(), strict=True):
         if documents:
-            which = _true(alive, documents)
-            made.append(PackedDocuments(q.packed(which, numbers[:3]), k.packed(which, numbers[3:]), window))
+            which = _true(layout.alive, documents)
+            queries = layout.queries.packed(which, numbers[:3])
+            keys = queries if layout.keys is layout.queries else layout.keys.packed(which, numbers[3:])
+            made.append(PackedDocuments(queries, keys, layout.window))
     return made
 
 
-def _sort(queries: Tokens, keys: Tokens) -> tuple[Tensor, _Sorted, _Sorted]:
-    """Which of as many documents as there are tokens have queries and keys, and these."""
-    (samples, q), k = queries.documents.shape, keys.documents.shape[-1]
-    documents, order = torch.cat([queries.documents, keys.documents], -1).sort(dim=-1, stable=True)
-    begins = torch.ones_like(documents, dtype=torch.bool)
-    begins[:, 1:] = documents[:, 1:] != documents[:, :-1]
+def _of_samples(queries: Tensor, keys: Tensor, window: tuple[int, int]) -> _Layout:  # bool "b q", "b k"
+    """Each sample is a document, of the queries and the keys that are True."""
+    both = (queries,) if keys is queries else (queries, keys)
+    lengths = [tokens.sum(-1) for tokens in both]
+    alive = functools.reduce(torch.logical_and, [each > 0 for each in lengths])
+    made = [
+        _Sorted((tokens & alive[:, None]).flatten(), each * alive, tokens.numel())
+        for tokens, each in zip(both, lengths, strict=True)
+    ]
+    return _Layout(alive, made[0], made[-1], window)
+
+
+def _of_documents(rows: Tensor, ids: Tensor, window: tuple[int, int]) -> _Layout:  # long "b q", "b k"
+    """The tokens with one number in a sample are a document."""
+    samples, q = rows.shape
+    is_one = rows is ids
+    numbers, order = (ids if is_one else torch.cat([rows, ids], -1)).sort(dim=-1, stable=True)
+    begins = torch.ones_like(numbers, dtype=torch.bool)
+    begins[:, 1:] = numbers[:, 1:] != numbers[:, :-1]
     document = begins.flatten().cumsum(0) - 1
-    kinds = [order < q, order >= q]
-    if queries.counted is not None or keys.counted is not None:
-        counted = torch.cat([queries.all_counted(), keys.all_counted()], -1).gather(-1, order)
-        kinds = [kind & counted for kind in kinds]
+    kinds = [torch.ones_like(begins)] if is_one else [order < q, order >= q]
     lengths = [torch.zeros_like(document).index_add(0, document, kind.flatten().long()) for kind in kinds]
-    alive = (lengths[0] > 0) & (lengths[1] > 0)
+    alive = functools.reduce(torch.logical_and, [each > 0 for each in lengths])
     sample = torch.arange(samples, device=order.device)[:, None]
-
-    def of_kind(tokens: Tokens, n: int, numbers: Tensor) -> _Sorted:
-        taken = kinds[n].flatten() & alive[document]
-        is_ordered = (tokens.documents[:, 1:] >= tokens.documents[:, :-1]).all()
-        return _Sorted(numbers.flatten(), taken, lengths[n] * alive, is_ordered, tokens.documents.numel())
-
-    return alive, of_kind(queries, 0, sample * q + order), of_kind(keys, 1, sample * k + order - q)
+    made = []
+    for tokens, kind, each, first in zip((rows, ids), kinds, lengths, (0, q), strict=False):
+        is_ordered = (tokens[:, 1:] >= tokens[:, :-1]).all()
+        taken = kind.flatten() & alive[document]
+        places = (sample * tokens.shape[-1] + order - first).flatten()
+        made.append(_Sorted(taken, each * alive, samples * tokens.shape[-1], places, is_ordered))
+    return _Layout(alive, made[0], made[-1], window)
 
 
 class MaskParts(NamedTuple):
@@ -191,20 +201,20 @@ def packings(parts: MaskParts, samples: int, queries: int, keys: int) -> list[Pa
 def _pack_mask(parts: MaskParts, samples: int, queries: int, keys: int) -> list[PackedDocuments]:
     window = parts.window()
     if parts.documents is not None:
-        ids, rows = (Tokens(t.expand(samples, t.shape[-1])) for t in parts.tensors())
-        return pack((rows, ids, window))
+        ids, rows = parts.tensors()
+        expanded = ids.expand(samples, keys)
+        return _pack(_of_documents(expanded if rows is ids else rows.expand(samples, queries), expanded, window))
     device = parts.tensors()[0].device
     position = torch.arange(keys, device=device)
-    counted = torch.ones(samples, keys, dtype=torch.bool, device=device)
+    inside = torch.ones(samples, keys, dtype=torch.bool, device=device)
     for mask in parts.lengths:
-        counted = counted & (position < mask.lengths.reshape(-1, 1))
-    behind = ~counted
+        inside = inside & (position < mask.lengths.reshape(-1, 1))
+    behind = ~inside
     for mask in parts.starts:
-        counted = counted & (position >= mask.lengths.reshape(-1, 1))
-    one = torch.zeros(samples, max(queries, keys), dtype=torch.long, device=device)  # each sample is a document
-    tokens = Tokens(one[:, :keys], counted)
+        inside = inside & (position >= mask.lengths.reshape(-1, 1))
     if parts.band is None:
-        return pack((Tokens(one[:, :queries]), tokens, window))
-    inside = (tokens, tokens, window)
+        every = torch.ones(samples, queries, dtype=torch.bool, device=device)
+        return _pack(_of_samples(every, inside, window))
+    squares = _of_samples(inside, inside, window)
     # under causality, queries behind the tokens see all of them
-    return pack(inside, (Tokens(one[:, :keys], behind), tokens, _EVERYTHING)) if parts.lengths else pack(inside)
+    return _pack(squares, _of_samples(behind, inside, _EVERYTHING)) if parts.lengths else _pack(squares)
