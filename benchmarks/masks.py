@@ -109,6 +109,48 @@ def local(effort: Effort) -> Iterator[Row]:
         yield gain(f"{case} {way}", timed, mine, other)
 
 
+def neighbourhood(effort: Effort) -> Iterator[Row]:
+    """7 by 7 neighbours in a grid of 64 by 64, against SDPA with the dense mask; then a grid of 128 by 128"""
+    q, k, v = inputs(1, 4, 64 * 64, 32)
+    mask, at = regard.masks.Neighbourhood((64, 64), 7), torch.arange(64 * 64)
+    dense = mask.dense(at, at)
+    mine = "regard.attention(Neighbourhood)"
+    computations: dict[str, Callable[[], Tensor]] = {
+        mine: lambda: regard.attention(q, k, v, mask=mask),
+        DENSE: lambda: F.scaled_dot_product_attention(q, k, v, dense),
+    }
+    for way, timed in both_ways(computations, [q, k, v], effort):
+        yield gain(f"Neighbourhood 7², 64² {way}", timed, mine, DENSE, 8 if way == "+backward" else None)
+    sides = {}
+    for side in (64, 128):
+        leaves = inputs(1, 4, side * side, 32)
+        near = regard.masks.Neighbourhood((side, side), 7)
+        sides[f"{side}²"] = backward(functools.partial(regard.attention, *leaves, mask=near), leaves)
+    timed = compare({name: sides[name] for name in ("128²", "64²")}, effort, grad=True)
+    yield cost("Neighbourhood 7² +backward", timed, "128²", "64²", 4.8)
+
+
+def selected(effort: Effort) -> Iterator[Row]:
+    """MoBA's mask (3 of all blocks of 512 keys) and NSA's layer, against dense causal attention; forward"""
+    for tokens in (8192,) if effort.quick else (8192, 32768):
+        q, k, v = (t.detach() for t in inputs(1, 4, tokens, 64))
+        mask = regard.masks.TopBlocks(512, 3) & regard.Causal()
+        mine, dense = "TopBlocks(512, 3)", "SDPA, causal"
+        computations: dict[str, Callable[[], Tensor]] = {
+            mine: lambda q=q, k=k, v=v, mask=mask: regard.attention(q, k, v, mask=mask),
+            dense: lambda q=q, k=k, v=v: F.scaled_dot_product_attention(q, k, v, is_causal=True),
+        }
+        yield gain(f"T = {tokens:,} forward", compare(computations, effort), mine, dense)
+        torch.manual_seed(0)
+        x = torch.randn(1, tokens, 256)
+        layers = {
+            "NativeSparseAttention": regard.layers.NativeSparseAttention(256, 4, kv_heads=1),
+            "MultiHead": regard.MultiHead(256, 4, kv_heads=1),
+        }
+        calls = {name: functools.partial(layer, x, mask=regard.Causal()) for name, layer in layers.items()}
+        yield gain(f"layer, T = {tokens:,} forward", compare(calls, effort), *layers)
+
+
 SPAN_ROWS = (32, 64, 128, 256, 512)
 
 
@@ -151,4 +193,6 @@ CASES: dict[str, Case] = {
     "documents": documents,
     "padding": padding,
     "local": local,
+    "neighbourhood": neighbourhood,
+    "selected": selected,
 }

@@ -20,10 +20,14 @@ from draw_positions import (
     cope,
     fire,
     forgetting,
+    grid_masks,
     kerple,
     masks,
+    moba,
+    nsa,
     rotary,
     selective,
+    sparse_masks,
     stick_breaking,
     t5,
     transformer_xl,
@@ -142,6 +146,10 @@ SPECIAL: dict[str, Callable[[], list[Panel]]] = {
     "transformer-xl": transformer_xl,
     "window": window,
     "masks": masks,
+    "grid-masks": grid_masks,
+    "sparse-masks": sparse_masks,
+    "moba": moba,
+    "nsa": nsa,
 }
 
 

@@ -170,3 +170,57 @@ def window() -> list[Panel]:
         "Window(2, 2) & Causal()": regard.Window(2, 2) & regard.Causal(),
     }
     return [Panel(allowed(mask), title) for title, mask in shown.items()]
+
+
+def sparse_masks() -> list[Panel]:
+    shown = {
+        "Dilated(3, 3)": regard.masks.Dilated(3, 3),
+        "Strided(5)": regard.masks.Strided(5),
+        "Fixed(6)": regard.masks.Fixed(6),
+        "random, global and window": (
+            regard.masks.RandomBlocks(24, 3, 2) | regard.masks.Global([0, 9]) | regard.Window(1, 1)
+        ),
+    }
+    return [Panel(allowed(mask, 24), title) for title, mask in shown.items()]
+
+
+def grid_masks() -> list[Panel]:
+    """The keys of the query at row 1, column 4, as the grid that they form."""
+    grid = (12, 12)
+    shown = {
+        "Neighbourhood, 5": regard.masks.Neighbourhood(grid, 5),
+        "Neighbourhood, 5, dilation 2": regard.masks.Neighbourhood(grid, 5, 2),
+        "Windows, 4, shift 2": regard.masks.Windows(grid, 4, 2),
+        "CrissCross": regard.masks.CrissCross(grid),
+    }
+    return [Panel(allowed(mask, 144)[16].view(grid), title) for title, mask in shown.items()]
+
+
+@torch.no_grad()
+def moba() -> list[Panel]:
+    """Blocks of four keys, whose keys are alike, and queries that look for those of one block."""
+    torch.manual_seed(4)
+    blocks = torch.randn(8, DIM).repeat_interleave(4, 0)
+    k, q = blocks + 0.3 * torch.randn(32, DIM), 2 * blocks[torch.randint(0, 32, (32,))]
+    causal = regard.Causal()
+    shown = {"dense": causal, "TopBlocks(4, 3)": regard.masks.TopBlocks(4, 3) & causal}
+    shown["TopBlocks(4, 2)"] = regard.masks.TopBlocks(4, 2) & causal
+    return [Panel(weights(q, k, mask=mask), title) for title, mask in shown.items()]
+
+
+@torch.no_grad()
+def nsa() -> list[Panel]:
+    torch.manual_seed(0)
+    layer = regard.layers.NativeSparseAttention(DIM, 1, block=4, stride=2, size=4, count=5, window=6)
+    x, panels = 3 * torch.randn(1, 24, DIM), []
+    for title, gates in {
+        "three reads": (0.0, 0.0, 0.0),
+        "compressed": (9.0, -9.0, -9.0),
+        "selected": (-9.0, 9.0, -9.0),
+        "window": (-9.0, -9.0, 9.0),
+    }.items():
+        layer.gate.weight.zero_()
+        layer.gate.bias.copy_(torch.tensor(gates))
+        shares = layer.attend(x, mask=regard.Causal(), need=regard.Need(weights=True)).weights[0, 0]
+        panels.append(Panel(shares / shares.amax(-1, keepdim=True).clamp_min(1e-9), title))
+    return panels

@@ -16,6 +16,9 @@ LABELS = dict.fromkeys(("rotary", "alibi", "shaw", "transformer-xl"), "share of 
     "t5": "bucket / 31",
     "masks": "1: allowed",
     "window": "1: allowed",
+    "grid-masks": "1: allowed",
+    "sparse-masks": "1: allowed",
+    "nsa": "share of the row's greatest weight",
     "unnormalized": "weight or score",
 }
 

@@ -31,6 +31,7 @@ from regard.attn.mechanisms.local import Diagonal, Local
 from regard.attn.mechanisms.location_sensitive import LocationAttention
 from regard.attn.mechanisms.memory_hop import MemoryHop
 from regard.attn.mechanisms.monotonic import ChunkwiseSoftmax, Monotonic
+from regard.attn.mechanisms.native_sparse import NativeSparseAttention
 from regard.attn.mechanisms.pooling import BroadcastPool, Pool
 from regard.attn.mechanisms.set_distance import SetDistance
 from regard.attn.multihead import MultiHead
@@ -45,6 +46,7 @@ from regard.attn.terms.bias import (
     Shaw,
     T5Buckets,
 )
+from regard.attn.terms.block_masks import TopBlocks
 from regard.attn.terms.distance import Distance
 from regard.attn.terms.learnable import Learnable
 from regard.attn.terms.mask import Mask
@@ -103,6 +105,7 @@ __all__ = [
     "MemoryHop",
     "Monotonic",
     "MultiHead",
+    "NativeSparseAttention",
     "OutputGate",
     "Pool",
     "QKNorm",
@@ -116,6 +119,9 @@ Factory = Callable[[int, int], nn.Module]
 HEADS = 4
 # radius of a window, and the number of positions of `location`
 WINDOW, MAX_POSITIONS = 10, 512
+# blocks of keys for texts of some dozens of tokens; papers have 512 keys per block, and many thousands of tokens
+BLOCK, BLOCKS = 8, 4
+NATIVE_SPARSE = {"block": 4, "stride": 2, "size": 4, "count": 6, "window": WINDOW}
 
 
 def _head_dim(dim: int) -> int:
@@ -219,6 +225,10 @@ GROUPS: dict[str, dict[str, Factory]] = {
         "talking-heads": lambda q, k: _heads(q, k, score=TalkingScores(HEADS), normalize=TalkingWeights(HEADS)),
         "differential": lambda q, k: _heads(q, k, difference=Differential),
         "latent": _latent,
+        "moba": lambda q, k: _heads(q, k, mask=TopBlocks(BLOCK, BLOCKS)),
+        "nsa": lambda q, k: NativeSparseAttention(
+            q, HEADS, kv_heads=HEADS // 2, head_dim=_head_dim(q), key_dim=k, **NATIVE_SPARSE
+        ),
     },
     "distance from the query": {
         "window": lambda q, k: Attention(Bilinear(q, k), mask=Window(WINDOW, WINDOW)),
