@@ -22,7 +22,11 @@ TORCH ?= 2.6.0
 TORCH_VENV := .venv-torch-$(TORCH)
 CORE := tests/attn tests/gates tests/interop tests/kernels tests/losses tests/recording
 
-.PHONY: help demo quick test test-all test-torch check fuzz stress bench bench-gpu gpu-report docs licences openapi sanitize setup clean
+# `make test-oldest` tests what uses other libraries, with the oldest versions of the extras.
+OLDEST := .venv-oldest/bin
+DEPENDENT := tests/serve tests/cli tests/tasks/test_every_task.py tests/data tests/viz tests/export tests/metrics tests/models/pretrained
+
+.PHONY: help demo quick test test-all test-torch test-oldest core-tests release-check check fuzz stress bench bench-gpu gpu-report docs licences openapi sanitize setup clean
 .DELETE_ON_ERROR:
 # Two pips must not write into one environment at the same time.
 .NOTPARALLEL:
@@ -33,7 +37,9 @@ help:
 	@echo "make test       make check, make docs, and all tests but those left to make test-all (at most nine minutes)"
 	@echo "make test-all   all tests, the long ones too, with whole products and more random cases (long)"
 	@echo "make test-torch TORCH=2.6.0   the core tests with that torch, in $(TORCH_VENV) (downloads CUDA libraries on Linux)"
-	@echo "make check      formatting, lint, types, import order of the packages"
+	@echo "make test-oldest   tests of the packages that use other libraries, with the oldest versions that pyproject.toml admits"
+	@echo "make release-check   rehearse a release from a clean clone: build, install, test, cross-compile, check (long)"
+	@echo "make check      formatting, lint, types, import order of the packages, workflows"
 	@echo "make fuzz       compare 2000 random attentions with explicit loops, on every backend (about a minute)"
 	@echo "make stress     damage 500 run folders, read 600 hostile files and kill two trainings 50 times (about four minutes)"
 	@echo "make bench      compare the speed with other libraries on this machine"
@@ -66,10 +72,20 @@ test-torch: $(TORCH_VENV)/.test
 	@echo "pytest: $(JOBS) processes, torch $(TORCH)"
 	@$(TORCH_VENV)/bin/python -m pytest -q -n $(JOBS) --dist worksteal $(CORE)
 
+test-oldest: .venv-oldest/.test
+	@$(OLDEST)/python -m pytest -q -n $(JOBS) --dist worksteal $(DEPENDENT)
+
+core-tests:
+	@echo $(CORE)
+
+release-check:
+	@bash .ci/release-check
+
 check: .venv/.check
 	@echo "ruff: format" && $(BIN)/ruff format --quiet --check .
 	@echo "ruff: lint" && $(BIN)/ruff check --quiet .
 	@echo "mypy: types" && $(BIN)/mypy --no-error-summary
+	@echo "zizmor: workflows" && $(BIN)/zizmor --offline --quiet .github
 	@echo "import-linter: packages" && output=$$($(BIN)/lint-imports) || { echo "$$output"; exit 1; }
 
 fuzz: .venv/.test
@@ -106,7 +122,7 @@ licences: .venv/.dev
 setup: .venv/.dev
 
 clean:
-	rm -rf .venv .venv-torch-* build dist site src/*.egg-info demo-output src/regard/kernels/_native.* .pytest_cache .mypy_cache .ruff_cache \
+	rm -rf .venv .venv-torch-* .venv-oldest build dist site src/*.egg-info demo-output src/regard/kernels/_native.* .pytest_cache .mypy_cache .ruff_cache \
 		.import_linter_cache .hypothesis
 	find src tests benchmarks -name __pycache__ -prune -exec rm -rf {} +
 
@@ -140,6 +156,16 @@ $(TORCH_VENV)/.test: $(REQUIREMENTS)
 	@grep -vE '^(torch|sympy|triton)==' constraints.txt > $(TORCH_VENV)/constraints.txt
 	@PIP_DISABLE_PIP_VERSION_CHECK=1 $(TORCH_VENV)/bin/python -m pip install -qq -c $(TORCH_VENV)/constraints.txt \
 		torch==$(TORCH) -e ".[test]"
+	@touch $@
+
+# the bounds of pyproject.toml as constraints; what these versions need themselves is left to pip
+.venv-oldest/.test: $(REQUIREMENTS) tests/oldest.py .venv/.test
+	@echo "setup: regard[test] with the oldest requirements in .venv-oldest"
+	@$(PYTHON) -m venv .venv-oldest
+	@$(BIN)/python -m tests.oldest > .venv-oldest/constraints.txt
+	@PIP_DISABLE_PIP_VERSION_CHECK=1 $(OLDEST)/python -m pip install -qq -c .venv-oldest/constraints.txt torch setuptools
+	@PIP_DISABLE_PIP_VERSION_CHECK=1 $(OLDEST)/python -m pip install -qq -c .venv-oldest/constraints.txt --no-build-isolation -e ".[test]"
+	@PIP_DISABLE_PIP_VERSION_CHECK=1 $(OLDEST)/python -m pip install -qq --no-deps -r tests/peers.txt
 	@touch $@
 
 $(BIN)/pip:

@@ -15,6 +15,7 @@ from operator import attrgetter
 from pathlib import Path
 
 import pytest
+from tests import oldest
 from tests.for_each import for_each
 
 import regard
@@ -62,6 +63,17 @@ def test_nothing_is_loaded_before_a_name_is_used() -> None:
 
 def test_version_is_one() -> None:
     assert regard.__version__ == PROJECT["version"]
+
+
+def test_every_requirement_of_users_has_a_lower_bound() -> None:
+    """`make test-oldest` tests these versions; oldest.lower_bounds raises if a requirement has none."""
+    assert oldest.lower_bounds()["torch"] == "2.6"
+
+
+def test_the_citation_is_of_this_version() -> None:
+    citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    assert f"\nversion: {regard.__version__}\n" in citation
+    assert f"\nrepository-code: {PROJECT['urls']['Repository']}\n" in citation
 
 
 def test_changelog_speaks_of_this_version() -> None:
