@@ -37,7 +37,7 @@ class PackedDocuments(NamedTuple):
     window: tuple[int, int] = _EVERYTHING
 
 
-class _Sorted(NamedTuple):
+class _UnreadTokens(NamedTuple):
     """The tokens in the order of their documents, before the host knows how many there are."""
 
     taken: Tensor  # bool "s", which of them belong to a document that has queries and keys
@@ -60,12 +60,12 @@ class _Sorted(NamedTuple):
         return PackedTokens(where if self.tokens is None else self.tokens[where], ends, longest)
 
 
-class _Layout(NamedTuple):
+class _UnreadDocuments(NamedTuple):
     """The documents of a batch, before the host knows how many there are."""
 
     alive: Tensor  # bool "n", which of as many as there may be have queries and keys
-    queries: _Sorted
-    keys: _Sorted
+    queries: _UnreadTokens
+    keys: _UnreadTokens
     window: tuple[int, int]
 
 
@@ -74,7 +74,7 @@ def _true(flags: Tensor, count: int) -> Tensor:
     return (~flags).byte().argsort(stable=True)[:count]
 
 
-def _pack(*layouts: _Layout) -> list[PackedDocuments]:
+def _pack(*layouts: _UnreadDocuments) -> list[PackedDocuments]:
     """Those that have a document; reads once."""
     sizes = [torch.stack([each.alive.sum(), *each.queries.sizes(), *each.keys.sizes()]) for each in layouts]
     made = []
@@ -87,19 +87,19 @@ def _pack(*layouts: _Layout) -> list[PackedDocuments]:
     return made
 
 
-def _of_samples(queries: Tensor, keys: Tensor, window: tuple[int, int]) -> _Layout:  # bool "b q", "b k"
+def _of_samples(queries: Tensor, keys: Tensor, window: tuple[int, int]) -> _UnreadDocuments:  # bool "b q", "b k"
     """Each sample is a document, of the queries and the keys that are True."""
     both = (queries,) if keys is queries else (queries, keys)
     lengths = [tokens.sum(-1) for tokens in both]
     alive = functools.reduce(torch.logical_and, [each > 0 for each in lengths])
     made = [
-        _Sorted((tokens & alive[:, None]).flatten(), each * alive, tokens.numel())
+        _UnreadTokens((tokens & alive[:, None]).flatten(), each * alive, tokens.numel())
         for tokens, each in zip(both, lengths, strict=True)
     ]
-    return _Layout(alive, made[0], made[-1], window)
+    return _UnreadDocuments(alive, made[0], made[-1], window)
 
 
-def _of_documents(rows: Tensor, ids: Tensor, window: tuple[int, int]) -> _Layout:  # long "b q", "b k"
+def _of_documents(rows: Tensor, ids: Tensor, window: tuple[int, int]) -> _UnreadDocuments:  # long "b q", "b k"
     """The tokens with one number in a sample are a document."""
     samples, q = rows.shape
     is_one = rows is ids
@@ -116,8 +116,8 @@ def _of_documents(rows: Tensor, ids: Tensor, window: tuple[int, int]) -> _Layout
         is_ordered = (tokens[:, 1:] >= tokens[:, :-1]).all()
         taken = kind.flatten() & alive[document]
         places = (sample * tokens.shape[-1] + order - first).flatten()
-        made.append(_Sorted(taken, each * alive, samples * tokens.shape[-1], places, is_ordered))
-    return _Layout(alive, made[0], made[-1], window)
+        made.append(_UnreadTokens(taken, each * alive, samples * tokens.shape[-1], places, is_ordered))
+    return _UnreadDocuments(alive, made[0], made[-1], window)
 
 
 class MaskParts(NamedTuple):
