@@ -36,8 +36,8 @@ def test_a_kernel_is_compiled_as_the_page_says() -> None:
 @pytest.mark.parametrize("variant", list(compiled.variants()), ids=lambda v: f"{v.kernel}-{v.kind}-{v.width}")
 def test_every_kernel_is_compiled_as_the_page_says(variant: Variant) -> None:
     check(variant)
-    if variant.width:
-        check(variant, has_mask=False, squared=False)
+    for has_mask, squared in [(False, True), (True, False), (False, False)] if variant.width else []:
+        check(variant, has_mask=has_mask, squared=squared)
 
 
 def test_the_page_has_every_kernel_that_is_shipped() -> None:

@@ -60,7 +60,9 @@ def _backward(
         return torch.zeros_like(a), torch.zeros_like(b), torch.zeros_like(w), torch.zeros_like(v)
     # lse adds its gradient to that of every weight
     delta = ((grad * out).sum(-1) - grad_lse).contiguous()
-    padded, value = padded_width(hidden), padded_width(width)
+    value = padded_width(width)
+    # rows of very unequal widths would spill
+    padded = max(padded_width(hidden), value // 8)
     in_range = _is_in_range(a, b)
     wide = (pad_width(a, padded), pad_width(b, padded), pad_width(w, padded), pad_width(v, value))
     mask = mask_of(allowed, n, q, k, lse)

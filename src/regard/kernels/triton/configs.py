@@ -65,7 +65,7 @@ TILES: dict[str, dict[Kind, dict[int, Tile]]] = {
     },
     "sparse.backward_keys": {
         "float32": {32: Tile(32, 16, 4), 64: Tile(32, 32, 8), 128: Tile(16, 32, 8)},
-        "half": {32: Tile(32, 32, 4), 64: Tile(64, 32, 4), 128: Tile(64, 32, 8)},
+        "half": {32: Tile(32, 32, 4), 64: Tile(32, 32, 4), 128: Tile(32, 32, 8)},
     },
 }
 
