@@ -10,7 +10,19 @@ README = (licences.ROOT / "README.md").read_text(encoding="utf-8")
 
 def test_no_extra_for_users_is_under_the_gpl() -> None:
     found = licences.user_licences()
-    assert set(found) == {"", "view", "train", "pronounce", "vision", "gym", "record", "export", "explain", "serve"}
+    assert set(found) == {
+        "",
+        "view",
+        "train",
+        "pronounce",
+        "vision",
+        "gym",
+        "record",
+        "export",
+        "explain",
+        "gpu",
+        "serve",
+    }
     assert [sentence for extra, each in found.items() for sentence in licences.faults(extra, each)] == []
     # transitive ones are there: numpy by matplotlib, tqdm by tokenizers
     assert {"torch", "numpy", "matplotlib", "tqdm", "sacrebleu"} <= set(found["train"])
