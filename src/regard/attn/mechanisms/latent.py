@@ -20,7 +20,7 @@ from regard.attn.terms.position import Positions
 from regard.attn.terms.rotary import Rotary, token_positions
 from regard.attn.terms.score import Dot
 from regard.common import checks
-from regard.kernels.dispatch import is_autocasting
+from regard.kernels.dispatch import is_autocasting, is_known
 
 _FORMS = ("absorbed", "expanded")
 
@@ -178,7 +178,7 @@ class Latent(AttentionModule):
         self._check(inputs)
         i, j = (None, None) if positions is None else positions
         memory = k if isinstance(k, KVCache) else self.project_kv(k, positions=j)
-        start = len(memory) - q.shape[-2]
+        start = memory.values.shape[-2] - q.shape[-2]  # len() would fix a number that torch exports as dynamic
         if i is None and memory.positions is not None:
             i = memory.positions[..., start:]
         queries = self.query(q).unflatten(-1, (self.heads, -1)).transpose(-2, -3)  # "*b h q n+r"
@@ -215,7 +215,7 @@ class Latent(AttentionModule):
         if self.form is not None:
             return self.form == "absorbed"
         made = self.head_dim + self.head_value_dim
-        return queries * (2 * self.latent_dim - made) < self.latent_dim * made
+        return is_known(queries * (2 * self.latent_dim - made) < self.latent_dim * made)
 
     def _per_head(self, t: Tensor) -> Tensor:  # "*b k h·d" -> "*b h k d"
         return t.unflatten(-1, (self.heads, -1)).transpose(-2, -3)
