@@ -80,7 +80,10 @@ def packed_layers(
     reason = mode_reason(x)
     plan = derived((layers,), _plan) if reason is None else None
     if reason is None and plan is None:
-        reason = "a layer is more than products, norms and softmaxes of dot products, drops activations, or has hooks"
+        reason = (
+            "a layer is more than products, norms and softmaxes of dot products (a rotation by the length of the text "
+            "is more), drops activations, or has hooks"
+        )
     elif plan is not None and (not x.is_cpu or any(layer.norms[0].weight.dtype != x.dtype for layer in plan)):
         reason = "x is not of the type of the weights, on a CPU"
     trace_path(layers, "packed", reason, "all layers on packed texts, with a native kernel per text")

@@ -140,6 +140,9 @@ def test_only_the_amplitude_remains_at_position_0(name: str) -> None:
     torch.testing.assert_close(rotate(x), x * scaling.amplitude)
     assert torch.equal(x, before)
     assert torch.autograd.gradcheck(lambda x: rotate(x, start=3), x.requires_grad_())
+    mapped = torch.func.vmap(lambda x: rotate(x, torch.tensor([0])))(x.detach())
+    torch.testing.assert_close(mapped, x.detach() * scaling.amplitude)
+    assert rotate(x.to("meta"), torch.tensor([0], device="meta")).shape == x.shape
     assert rotate(x.detach().bfloat16().expand(2, 5, DIM)).dtype == torch.bfloat16
     assert rotate(x[:, :0]).shape == rotate(x[:, :0], torch.arange(0)).shape == (2, 0, DIM)
     assert repr(rotate) == f"Rotary({DIM}, base=10000, pairs='halves', scaling={scaling!r})"
