@@ -189,6 +189,7 @@ def test_parts_of_other_sizes_and_classes_are_not_native(native: list[bool]) -> 
     assert not any(native[:9])
 
 
+@parts_here
 def test_rotations_whose_frequencies_follow_the_length(native: list[bool]) -> None:
     """Each step rotates by the length so far, as the layer does with the same cache; positions are not native."""
     rotate = regard.Rotary(4, scaling=DynamicNTKScaling(2.0, 3))
