@@ -41,7 +41,7 @@ def test_devices_without_tiles_are_refused() -> None:
             return triton.unavailable_reason(GPU)
 
     assert reason() is reason((9, 0)) is reason((12, 0)) is None
-    assert reason((7, 5)) == "it has no tiles for sm_75, only for sm_80 and newer, and for gfx942"
+    assert reason((7, 5)) == "it has tiles for sm_80 and newer and for gfx942, not for sm_75"
     assert reason(installed=False) == "triton is not installed; pip install 'regard[gpu]'"
     assert triton.unavailable_reason(torch.device("mps")) == (
         "its kernels are for CUDA and ROCm, and the tensors are on mps"
@@ -52,7 +52,7 @@ def test_devices_without_tiles_are_refused() -> None:
         mock.patch.object(torch.version, "hip", "7.0"),
         mock.patch.object(torch.cuda, "get_device_properties", return_value=properties),
     ):
-        assert "no tiles for gfx90a" in (triton.unavailable_reason(GPU) or "")
+        assert "not for gfx90a" in (triton.unavailable_reason(GPU) or "")
     triton.target_of.cache_clear()
     assert triton.target_of(GPU) == "a torch without CUDA" or torch.version.cuda
     triton.target_of.cache_clear()

@@ -177,10 +177,18 @@ def test_compiled_as_one_operator(terms: str) -> None:
     q, k, v = (torch.randn(s, requires_grad=True) for s in ((1, 3, D), (1, 5, D), (1, 5, V)))
     mask = regard.Lengths(torch.tensor([4]))
     results = []
-    for run in (layer, compiled):
+    for run in (compiled, layer):
         out = run(q, k, v, mask=mask)
         results.append([out, *torch.autograd.grad(out.sum(), [q, k, v, *layer.parameters()])])
     torch.testing.assert_close(*results)
+
+
+def test_second_derivatives_are_refused() -> None:
+    q = torch.randn(1, 3, 4, requires_grad=True)
+    out = regard.attention(q, q, normalize=regard.Sparsemax(), backend="triton")
+    (grad,) = torch.autograd.grad(out.square().sum(), q, create_graph=True)
+    with pytest.raises(RuntimeError, match="no autograd formula was registered"):
+        grad.sum().backward()
 
 
 def test_operators_are_declared_as_they_are() -> None:

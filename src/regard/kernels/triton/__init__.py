@@ -19,8 +19,9 @@ UNMEASURED = "nobody has measured it on this device; run make bench-gpu"
 
 def is_interpreted() -> bool:
     """Whether Triton runs kernels in Python on the CPU, as its variable TRITON_INTERPRET makes it do for tests."""
-    triton = sys.modules.get("triton")
-    return triton is not None and bool(triton.knobs.runtime.interpret)
+    # older versions of triton have no knobs
+    knobs = getattr(sys.modules.get("triton"), "knobs", None)
+    return knobs is not None and bool(knobs.runtime.interpret)
 
 
 def unavailable_reason(device: torch.device) -> str | None:
@@ -34,7 +35,7 @@ def unavailable_reason(device: torch.device) -> str | None:
     if not _is_installed():
         return "triton is not installed; pip install 'regard[gpu]'"
     target = target_of(device)
-    return None if target in TARGETS else f"it has no tiles for {target}, only for sm_80 and newer, and for gfx942"
+    return None if target in TARGETS else f"it has tiles for sm_80 and newer and for gfx942, not for {target}"
 
 
 def check(device: torch.device) -> None:
