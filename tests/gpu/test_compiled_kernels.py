@@ -1,8 +1,10 @@
 """The Triton kernels compiled for GPUs that are not there: no spills, little shared memory, the instructions."""
 
+from collections.abc import Callable
 from importlib.metadata import version
 
 import pytest
+import torch
 from benchmarks.gpu import compiled, compiled_page
 from benchmarks.gpu.compiled import Facts, Variant
 
@@ -62,3 +64,17 @@ def test_faults_of_the_code_have_names() -> None:
     assert "multiplies without tensor cores" in faults(products=0)
     assert faults(Variant("additive.backward_keys", "float32", 64), products=0) == ""
     assert "no fast reciprocal" in faults(reciprocals=0)
+
+
+def test_operators_of_compiled_code_refuse_a_cpu_when_they_run() -> None:
+    from regard.kernels.triton import additive, simam, sparse
+
+    x, w = torch.randn(1, 3, 4), torch.randn(4)
+    calls: list[Callable[[], object]] = [
+        lambda: additive.attend(x, x, w, x, None),
+        lambda: sparse.attend(x, x, x, None, 0.5, False),
+        lambda: simam.simam(x, 0.1),
+    ]
+    for call in calls:
+        with pytest.raises(ValueError, match="backend 'triton' cannot run this: its kernels are for GPUs"):
+            call()

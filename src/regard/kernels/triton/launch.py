@@ -41,6 +41,7 @@ def kind_of(x: Tensor) -> Kind:
 
 def precision(x: Tensor) -> str:
     """How products of tiles of x are computed; the interpreter has one way."""
+    check(x.device)
     if is_interpreted():
         return "ieee"
     return PRECISION[target_of(x.device)][kind_of(x)]
