@@ -41,6 +41,7 @@ WITHOUT_MEMORY |= {f"gpt2, {name} heads": gpt2(attention=name, layers=1) for nam
 WITHOUT_MEMORY |= {
     "gpt2, a list, rotary": gpt2(attention=["dot", "sparsemax", "null"], positions="rotary"),
     "gpt2, additive, relative": gpt2(attention="additive", positions="transformer-xl"),
+    "gpt2, selective, rotary": gpt2(attention="selective", positions="rotary"),
     "gpt2, entmax, alibi": gpt2(attention="entmax", positions="alibi"),
     "llama, grouped": llama(kv_heads=1, head_dim=6),
     "llama, yarn": llama(rotate=Rotary(4, scaling=YaRNScaling(4.0, 5, 2.0, 0.5))),

@@ -163,7 +163,8 @@ def silent(name: str, key: str) -> bool:
         return "attention.query" in key or "attention.key" in key or "score" in key
     if name == "gpt2, trilinear heads":
         return key.endswith(("score.query", "key.bias"))
-    return key.endswith("key.bias")
+    # the last bias of FIRE adds one number to all scores of a head
+    return key.endswith(("key.bias", "bias.outer.bias"))
 
 
 @every

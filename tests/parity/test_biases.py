@@ -163,15 +163,18 @@ def test_swapped_into_a_call_that_adds_numbers_they_are_refused() -> None:
         SwappedTerms(bias=Selective(H)).apply(AttentionInputs(q, k, v), terms, training=False)
 
 
-def test_a_cache_without_the_scores_of_earlier_queries_is_refused() -> None:
+def test_a_cache_of_steps_holds_what_the_queries_before_have_masked() -> None:
     heads = regard.MultiHead(H * D, H, attention=regard.Attention(bias=Selective(H), mask=regard.Causal()))
-    x = torch.randn(2, N, H * D)
-    out, past = heads.step(x)
-    torch.testing.assert_close(out, heads(x))
+    x, past, outs = torch.randn(2, N, H * D), None, []
+    for part in x.split([4, 1, 1, 5], dim=1):
+        out, past = heads.step(part, past)
+        outs.append(out)
+    torch.testing.assert_close(torch.cat(outs, 1), heads(x))
+    keys = heads.project_kv(x)
     with pytest.raises(
-        ValueError, match=r"has no scores of earlier queries, which Selective\(heads=3\) reads; call the"
+        ValueError, match=r"has no scores of earlier queries, which Selective\(heads=3\) reads; take that"
     ):
-        heads.step(x[:, :1], past)
+        heads.step(x[:, :1], keys)
 
 
 @for_each("terms", [{"bias": CoPE(D, 4)}, {"normalize": regard.normalizers.StickBreaking()}], ids=str)

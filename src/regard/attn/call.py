@@ -165,6 +165,7 @@ class AttentionCall:
     total: int | Tensor  # number of keys of the whole call, or per sample, "*b 1 1": input of a bias
     explicit_positions: Positions | None  # None: the queries are the last keys
     generator: torch.Generator | None = None  # of dropout and of a read that samples; None: torch's own
+    votes: Tensor | None = None  # those of a cache, for a bias that depends on earlier rows
 
     def positions(self) -> Positions:
         if self.explicit_positions is not None:
@@ -224,9 +225,9 @@ def bias_numbers(call: AttentionCall, s: Tensor) -> Tensor:  # "*b q k" -> "*b q
     """The numbers that the bias of a call adds to its scores s."""
     assert call.bias is not None
     if isinstance(call.bias, ScoreBias):
-        return call.bias.of_scores(call.q, s, call.allowed(), *call.positions())
-    numbers: Tensor = call.bias(call.q, *call.positions(), call.total)
-    return numbers
+        numbers = call.bias.of_scores(call.q, s, call.allowed(), *call.positions())
+        return numbers if call.votes is None or not call.bias.reads_rows else numbers - call.votes.unsqueeze(-3)
+    return call.bias(call.q, *call.positions(), call.total)
 
 
 def computed_bias(call: AttentionCall) -> TensorBias:

@@ -90,6 +90,7 @@ def build_call(inputs: AttentionInputs, terms: Terms, read_values: bool = True) 
         total,
         positions,
         generator,
+        None if cache is None else cache.votes,
     )
     return call, nonfinite_rows
 

@@ -56,7 +56,7 @@ def select(call: AttentionCall, axis: int, selected: Sequence[int]) -> Attention
     bias, q, total = call.bias, _select_axis(call.q, axis - axes, index), call.total
     if isinstance(total, Tensor):
         total = _select_axis(total, axis - axes, index)
-    if bias is not None and bias.reads_rows and heads:
+    if bias is not None and bias.reads_rows:
         bias = computed_bias(call)
     if isinstance(bias, TensorBias):
         bias = TensorBias(_select_axis(bias.values, axis - axes, index))

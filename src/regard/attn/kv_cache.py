@@ -1,6 +1,6 @@
 """KVCache: projected keys and values, owned by the caller, never by a layer. Segment: states of Transformer-XL."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import torch
@@ -35,6 +35,8 @@ class KVCache:
     _store: _Store | None = None
     _like: "KVCache | None" = None  # a cache with the same numbers, whose `finite` is reused
     _finite_length: int = 0  # the first positions, known to be finite
+    # what the queries before have masked, of each query that continues, "*b n k"; see `Selective`
+    votes: Tensor | None = None
 
     def __post_init__(self) -> None:
         if self.keys.shape[-2] != self.values.shape[-2]:
@@ -117,14 +119,22 @@ class KVCache:
         if positions is not None and positions.ndim > 1:
             positions = positions.index_select(0, index)
         finite_length = self._known_finite()
-        return KVCache(
-            self.keys.index_select(0, index), self.values.index_select(0, index), positions, None, None, finite_length
-        )
+        votes = None if self.votes is None else self.votes.index_select(0, index)
+        keys, values = self.keys.index_select(0, index), self.values.index_select(0, index)
+        return KVCache(keys, values, positions, None, None, finite_length, votes)
+
+    def select_queries(self, index: Tensor) -> "KVCache":  # "b n2"
+        """The cache that the queries `index`, each behind the keys of all, continue."""
+        if self.votes is None:
+            return self
+        index = index.unsqueeze(-1).expand(-1, -1, len(self))
+        return replace(self, votes=self.votes.gather(-2, index))
 
     def drop_first(self, count: int) -> "KVCache":
         """Without its first `count` keys."""
         positions = None if self.positions is None else self.positions[..., count:]
-        return KVCache(self.keys[..., count:, :], self.values[..., count:, :], positions)
+        votes = None if self.votes is None else self.votes[..., count:]
+        return KVCache(self.keys[..., count:, :], self.values[..., count:, :], positions, votes=votes)
 
 
 def _grow(old: Tensor, length: int) -> Tensor:

@@ -92,12 +92,12 @@ class Attention(AttentionModule):
         return KVCache(self.score.keys(k), k if v is None else v)
 
     def attend_inputs(self, inputs: AttentionInputs) -> Attended:
-        return attend_inputs(*self._combine_terms(inputs), self.backend)
+        return attend_inputs(*self.combine_terms(inputs), self.backend)
 
     def explain_inputs(self, inputs: AttentionInputs, path: LayerPath | None = None) -> str:
-        return explain_inputs(*self._combine_terms(inputs), self.backend, path)
+        return explain_inputs(*self.combine_terms(inputs), self.backend, path)
 
-    def _combine_terms(self, inputs: AttentionInputs) -> tuple[AttentionInputs, Terms]:
+    def combine_terms(self, inputs: AttentionInputs) -> tuple[AttentionInputs, Terms]:
         """The inputs with the masks of the layer and of the call, and the terms; a mask of numbers is the bias."""
         q, k, v, mask = inputs[:4]
         bias: Bias | Tensor | None

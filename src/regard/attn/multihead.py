@@ -1,6 +1,7 @@
 """MultiHead: multi-head, grouped-query and multi-query attention."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -9,8 +10,8 @@ from torch import Tensor, nn
 from regard.attn import fused_heads, native_heads, observer
 from regard.attn.backends import LayerPath
 from regard.attn.base import AttentionModule
-from regard.attn.call import Attended, AttentionInputs, Need
-from regard.attn.call_builder import check_positions
+from regard.attn.call import Attended, AttentionInputs, Need, scores
+from regard.attn.call_builder import build_call, check_positions
 from regard.attn.functional import set_projected_rows_nan
 from regard.attn.heads.differential import Differential
 from regard.attn.heads.forget_gate import ForgetGate
@@ -23,6 +24,7 @@ from regard.attn.terms.bias import is_score_mask
 from regard.attn.terms.mask import BooleanMask, Mask, Or, as_mask
 from regard.attn.terms.position import Positions, default_positions
 from regard.attn.terms.rotary import Rotary, RotaryPositions, token_positions
+from regard.attn.terms.score_bias import Selective, are_side_by_side
 from regard.attn.terms.sequence_masks import Window
 from regard.attn.terms.tiles import insert_head_axes
 from regard.common import checks
@@ -219,21 +221,49 @@ class MultiHead(AttentionModule):
         if stepped is not None:
             return stepped
         cache = self.step_cache(x, past, mask, positions)
-        return self(x, cache, mask=mask, positions=positions), cache
+        out = self(x, cache, mask=mask, positions=positions)
+        return out, cache if self._selective is None else self._count_votes(x, cache, mask, positions)
 
     def step_cache(
         self, x: Tensor, past: KVCache | None, mask: Mask | Tensor | None, positions: Positions | None
     ) -> KVCache:
         """`past` with the keys and values of x, as a step attends to them."""
         self._check(x, x, None)
-        bias = self.attention.bias if isinstance(self.attention, Attention) else None
-        if past is not None and bias is not None and bias.reads_rows:
+        if past is not None and past.votes is None and self._selective is not None:
             raise ValueError(
-                f"past={past!r} has no scores of earlier queries, which {bias!r} reads; call the layer on all tokens"
+                f"past={past!r} has no scores of earlier queries, which {self._selective!r} reads; take that of step"
             )
         # a cache stores positions for rotary alone: all other terms get theirs at every call
         rotated = positions[0] if positions is not None and self.rotate is not None else None
-        return self.project_kv(x, past=past, positions=rotated, allowed=self._allowed_keys(x, past, mask, positions))
+        cache = self.project_kv(x, past=past, positions=rotated, allowed=self._allowed_keys(x, past, mask, positions))
+        if past is None or past.votes is None:
+            return cache
+        return replace(cache, votes=nn.functional.pad(past.votes, (0, x.shape[-2])))
+
+    @property
+    def reads_rows(self) -> bool:
+        """Whether a query depends on the scores of those before it."""
+        return self._selective is not None
+
+    @property
+    def _selective(self) -> Selective | None:
+        """The bias by which queries mask keys for those behind them, if there is one."""
+        bias = self.attention.bias if isinstance(self.attention, Attention) else None
+        return bias if isinstance(bias, Selective) else None
+
+    def _count_votes(
+        self, x: Tensor, cache: KVCache, mask: Mask | Tensor | None, positions: Positions | None
+    ) -> KVCache:
+        """The cache of a step with the votes of its queries: together, or each for itself as hypotheses."""
+        assert isinstance(self.attention, Attention)
+        assert self._selective is not None
+        queries, _ = self._project(x, cache, None, positions)
+        inputs = AttentionInputs(queries, cache, None, over_heads(mask, x), token_positions(positions))
+        call, _ = build_call(*self.attention.combine_terms(inputs))
+        i, j = call.positions()
+        votes = self._selective.votes(scores(replace(call, bias=None)), call.allowed(), i, j).squeeze(-3)
+        votes = votes if are_side_by_side(i) else votes.sum(-2, keepdim=True)
+        return replace(cache, votes=votes if cache.votes is None else cache.votes + votes)
 
     def _allowed_keys(
         self, x: Tensor, past: KVCache | None, mask: Mask | Tensor | None, positions: Positions | None

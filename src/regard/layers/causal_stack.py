@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -47,7 +47,8 @@ class CausalState:
             allowed = None if count == 1 else index.new_ones(*index.shape, keys, dtype=torch.bool)
         else:
             allowed = self.allowed[torch.arange(len(index), device=index.device).unsqueeze(-1), index]
-        return replace(self, allowed=allowed, count=count)
+        pasts = tuple(None if cache is None else cache.select_queries(index) for cache in self.pasts)
+        return replace(self, pasts=pasts, allowed=allowed, count=count)
 
     def select_sentences(self, index: Tensor) -> "CausalState":  # "b2"
         return replace(
@@ -182,6 +183,10 @@ class CausalStack(nn.Module):
             prompt_mask = None if lengths is None else Lengths(lengths)
         if mask is not None:
             prompt_mask = BooleanMask(mask) if prompt_mask is None else prompt_mask & mask
+        if allowed is not None and any(cast(EncoderLayer, layer).attention.reads_rows for layer in self.layers):
+            # padding must not decide what later tokens see
+            rows = BooleanMask(allowed.unsqueeze(-1))
+            prompt_mask = rows if prompt_mask is None else prompt_mask & rows
         for layer in self.layers:
             if not t:
                 pasts.append(None)

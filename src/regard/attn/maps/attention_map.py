@@ -309,7 +309,9 @@ class LazyMap(SnapshotMap):
         keys = copy_tensor("keys", call.keys)
         terms = call.score, bias, mask, call.normalize, call.read, call.dropout
         shapes = call.batch, call.group, call.total
-        copied_map.call = AttentionCall(q, queries, keys, call.v, *terms, call.need, *shapes, positions)
+        copied_map.call = AttentionCall(
+            q, queries, keys, call.v, *terms, call.need, *shapes, positions, votes=call.votes
+        )
         return copied_map
 
 
@@ -379,7 +381,8 @@ def _detached(call: AttentionCall, freeze: Callable[[Any], Any]) -> AttentionCal
     total = call.total.detach() if isinstance(call.total, Tensor) else call.total
     keys, v = call.keys.detach(), call.v.detach()[..., :0]
     terms = freeze(call.score), bias, call.mask, freeze(call.normalize), call.read, call.dropout
-    return AttentionCall(q, queries, keys, v, *terms, call.need, call.batch, call.group, total, call.explicit_positions)
+    shapes = call.batch, call.group, total
+    return AttentionCall(q, queries, keys, v, *terms, call.need, *shapes, call.explicit_positions, votes=call.votes)
 
 
 def freeze_term(term: Any) -> Any:

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from regard.attn.terms.bias import Bias
 from regard.attn.terms.tiles import insert_head_axes, offsets
 from regard.common import checks
+from regard.kernels.dispatch import has_values
 
 __all__ = ["CoPE", "ScoreBias", "Selective"]
 
@@ -81,15 +82,27 @@ class Selective(ScoreBias):
 
     def of_scores(self, q: Tensor, scores: Tensor, allowed: Tensor | None, i: Tensor, j: Tensor) -> Tensor:
         checks.heads(q, self.heads, self)
+        votes = self.votes(scores, allowed, i, j)
+        if are_side_by_side(i):  # hypotheses, which do not hear each other
+            earlier = insert_head_axes(i.unsqueeze(-1) > i.unsqueeze(-2), votes.ndim).to(votes.dtype) @ votes
+        else:
+            # the votes of the rows before each row: the difference of two sums would lose the digits of small ones
+            earlier = torch.nn.functional.pad(votes, (0, 0, 1, 0))[..., :-1, :].cumsum(-2)
+        return -earlier.expand(scores.shape)
+
+    def votes(self, scores: Tensor, allowed: Tensor | None, i: Tensor, j: Tensor) -> Tensor:  # -> "*b 1 q k"
+        """What each query masks for the queries behind it."""
         first = scores[..., :1, :, :]
         masked = insert_head_axes((offsets(i, j) == 0) | (j == 0).unsqueeze(-2), first.ndim)
         if allowed is not None:
             hidden = ~allowed
             masked = masked | (hidden[..., :1, :, :] if hidden.ndim > 3 else hidden)
-        votes = torch.relu(first.masked_fill(masked, 0.0))
-        # the votes of the rows before each row: the difference of two sums would lose the digits of small ones
-        earlier = torch.nn.functional.pad(votes, (0, 0, 1, 0))[..., :-1, :].cumsum(-2)
-        return -earlier.expand(scores.shape)
+        return torch.relu(first.masked_fill(masked, 0.0))
 
     def extra_repr(self) -> str:
         return f"heads={self.heads}"
+
+
+def are_side_by_side(i: Tensor) -> bool:  # "*b q"
+    """Whether queries share a position, as the hypotheses of a search do."""
+    return i.shape[-1] > 1 and has_values(i) and bool((i.diff(dim=-1) == 0).any())
