@@ -1,5 +1,6 @@
 """Released models in folders: tiny ones with random weights and tokenizers of their own, saved by transformers."""
 
+import functools
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -139,11 +140,15 @@ def gpt2_folder(folder: Path) -> Released:
     return save(folder, with_large_weights(model.eval()), tokenizer)
 
 
-def llama_folder(folder: Path, kind: str = "LlamaForCausalLM", **choices: Any) -> Released:
+def decoder_folder(folder: Path, make: Callable[..., Any], **choices: Any) -> Released:
     _start()
     tokenizer = spaced_pairs()
-    model = llama(kind, vocab_size=len(tokenizer), bos_token_id=1, eos_token_id=2, **choices)
+    model = make(vocab_size=len(tokenizer), bos_token_id=1, eos_token_id=2, **choices)
     return save(folder, with_large_weights(model.eval()), tokenizer)
+
+
+def llama_folder(folder: Path, kind: str = "LlamaForCausalLM", **choices: Any) -> Released:
+    return decoder_folder(folder, functools.partial(llama, kind), **choices)
 
 
 def marian_folder(folder: Path) -> Released:

@@ -8,11 +8,13 @@ import pytest
 import torch
 import transformers
 from PIL import Image
+from tests.models.pretrained.released import LONGROPE, gemma3, gpt_neox, phi3
 from tests.serve.test_rounding import differences
 from tests.tasks.pretrained.folders import (
     PIECES,
     Released,
     classifier_folder,
+    decoder_folder,
     encoder_folder,
     gpt2_folder,
     llama_folder,
@@ -208,8 +210,12 @@ PROMPTS = ["the cat", "a dög sat on", "K", "it it it", " two  spaces\n"]
         llama_folder,
         lambda folder: llama_folder(folder, "MistralForCausalLM", sliding_window=4),
         lambda folder: llama_folder(folder, "Qwen2ForCausalLM"),
+        lambda folder: llama_folder(folder, "Qwen3ForCausalLM"),
+        lambda folder: decoder_folder(folder, phi3, **LONGROPE, original_max_position_embeddings=30),
+        lambda folder: decoder_folder(folder, gemma3, max_position_embeddings=40),
+        lambda folder: decoder_folder(folder, gpt_neox),
     ],
-    ids=["gpt2", "llama", "mistral", "qwen2"],
+    ids=["gpt2", "llama", "mistral", "qwen2", "qwen3", "phi3", "gemma3", "gpt-neox"],
 )
 @torch.no_grad()
 def test_greedy_texts_are_those_of_generate(make: Any, tmp_path: Path) -> None:
