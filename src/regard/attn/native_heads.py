@@ -145,13 +145,15 @@ def _plan(
     reason = mode_reason(x)
     if reason is not None:
         return reason
+    if x.device.type != "cpu":
+        return "its kernel is for CPUs"
     weights = derived((heads,), _weights)
     if weights is None:
         return _NOT_PLAIN
     if weights.parts is not None and not has_kernel(HEADS_STEP_WITH_PARTS):
         return "the native library was built without its kernel for norms, rotations, bounds, null slots and gates"
-    if x.dtype != weights.dtype or x.device.type != "cpu" or x.shape[2] != weights.dim:
-        return "x is not of the width and the type of the weights, on a CPU"
+    if x.dtype != weights.dtype or x.shape[2] != weights.dim:
+        return "x is not of the width and the type of the weights"
     if past is not None and not _fits(past, x, weights):
         return "the cache has positions, or is not of the shape and the type of the heads"
     if positions is not None and heads.rotate is not None:
