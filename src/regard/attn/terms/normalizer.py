@@ -337,8 +337,8 @@ class WithNullSlot(Normalizer):
     """normalize([s; n]) without its last entry: a null slot with score n takes the weight of a query that matches no
     key.
 
-    The unaligned word of translation  (Brown et al. 1993, the empty word; with softmax and n = 0 Miller 2023; with one
-    n per head, a tensor (h, 1, 1), the sinks of a language model).
+    The unaligned word of translation  (Brown et al. 1993, the empty word); with softmax and n = 0 softmax1, or off by
+    one  (Miller 2023); with one n per head, `Learnable(0.0, heads=8)`, the attention sinks of gpt-oss  (OpenAI 2025).
     """
 
     distribution = False
