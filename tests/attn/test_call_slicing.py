@@ -123,3 +123,18 @@ def test_numbers_per_head_are_cut_with_the_heads(normalize: Normalizer) -> None:
     q, k, v, mask = q[0], k[0], v[0], regard.Lengths([5, 3, 0])
     want = regard.attention(q, k, v, normalize=normalize, mask=mask, backend="eager")
     close(regard.attention(q, k, v, normalize=normalize, mask=mask, backend="blocked"), want, "blocked")
+
+
+def test_heads_that_mix_are_computed_together() -> None:
+    q, mask = torch.randn(3, 6, 4), regard.BooleanMask(torch.rand(3, 6, 6) < 0.7)
+    terms = {"score": regard.scores.TalkingScores(3), "normalize": regard.normalizers.TalkingWeights(3)}
+    for term in terms.values():
+        torch.nn.init.normal_(term.mixture)
+    blocked, eager = (regard.attention(q, q, **terms, mask=mask, backend=name) for name in ("blocked", "eager"))
+    close(blocked, eager, "one axis of heads")
+    whole = regard.attend(q[None], q[None], **terms, need=regard.Need(map=True, weights=True))
+    close(whole.map.pick(0, 1).dense(), whole.weights[0, 1], "a head")
+    with pytest.raises(
+        ValueError, match="mixes heads, or was written elsewhere and may tell them apart; leave heads out"
+    ):
+        whole.map.select_heads([1])

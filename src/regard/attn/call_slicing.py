@@ -42,8 +42,11 @@ def pick(call: AttentionCall, index: Index) -> tuple[AttentionCall, Index]:
 
 
 def knows_heads(call: AttentionCall) -> bool:
-    """Whether a term defined outside of regard may treat heads differently."""
-    return any(not type(term).__module__.startswith("regard.") for term in (call.score, call.normalize))
+    """Whether a term mixes heads, or is defined outside of regard and may treat them differently."""
+    parts = [part for term in (call.score, call.normalize) for part in term.modules()]
+    return any(getattr(part, "mixes_heads", False) for part in parts) or any(
+        not type(term).__module__.startswith("regard.") for term in (call.score, call.normalize)
+    )
 
 
 def select(call: AttentionCall, axis: int, selected: Sequence[int]) -> AttentionCall:

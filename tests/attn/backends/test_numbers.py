@@ -25,9 +25,14 @@ def apart(got: Tensor, want: Tensor, size: float) -> float:
     return float((got.detach().double() - want.detach()).norm() / (want.detach().norm() + size))
 
 
+def selects(case: Case) -> bool:
+    """Whether rounding may select other keys."""
+    return "topk" in case.normalize or case.mask == "moba"
+
+
 @pytest.mark.parametrize("dtype", NEAR, ids=str)
 @pytest.mark.parametrize(
-    "case", [c for c in SOFT if "topk" not in c.normalize] + [Case(), Case(mask="causal"), Case("additive")], ids=str
+    "case", [c for c in SOFT if not selects(c)] + [Case(), Case(mask="causal"), Case("additive")], ids=str
 )
 def test_types_are_near_the_equation_in_float64(case: Case, dtype: torch.dtype) -> None:
     q, k, v = tensors(dtype=dtype)

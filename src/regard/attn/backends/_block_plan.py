@@ -10,7 +10,7 @@ from torch import Tensor
 
 from regard.attn.backends._tile_order import tiling, without_features
 from regard.attn.call import AttentionCall
-from regard.attn.call_slicing import select
+from regard.attn.call_slicing import knows_heads, select
 from regard.attn.call_tensors import take_tensors
 from regard.attn.terms.bias import TensorBias
 from regard.attn.terms.mask import BooleanMask, Rows
@@ -243,7 +243,8 @@ def _shares_spans(call: AttentionCall) -> bool:
     or which a bias or a normalizer distinguishes; and of several axes of samples a kernel makes one.
     """
     has_bias = call.bias is not None and not isinstance(call.bias, TensorBias)
-    tells_heads_apart = call.group > 1 or has_bias or any(t.ndim for t in take_tensors(call.normalize)[1])
+    is_per_head = knows_heads(call) or any(t.ndim for t in take_tensors(call.normalize)[1])
+    tells_heads_apart = call.group > 1 or has_bias or is_per_head
     return len(call.batch) > 2 or (len(call.batch) == 1 and tells_heads_apart)
 
 

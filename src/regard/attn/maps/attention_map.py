@@ -287,7 +287,7 @@ class LazyMap(SnapshotMap):
         if call_slicing.knows_heads(self.call):
             raise ValueError(
                 f"heads={list(heads)} cannot be taken from {self}: {self.call.score!r} or {self.call.normalize!r} "
-                "was written elsewhere and may tell heads apart; leave heads out"
+                "mixes heads, or was written elsewhere and may tell them apart; leave heads out"
             )
         restricted = copy.copy(self)
         restricted.call = call_slicing.select(self.call, len(self.call.batch) - 1, heads)

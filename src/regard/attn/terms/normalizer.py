@@ -40,6 +40,8 @@ class Normalizer(nn.Module):
     distribution: bool = True
     # whether the weights depend on the order of the keys
     reads_order: bool = False
+    # whether the weights of a head depend on those of others
+    mixes_heads: bool = False
     # whether a score of −inf gets weight zero, and a row of them all zeros, without a mask
     hides_infinite: bool = False
 

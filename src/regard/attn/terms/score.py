@@ -43,6 +43,8 @@ class Score(nn.Module):
     """
 
     comparison: Literal["dot", "tanh", "own"] = "own"
+    # whether the scores of a head depend on those of others
+    mixes_heads: bool = False
 
     def queries(self, q: Tensor) -> Tensor:  # "*b q d" -> "*b q c"
         return q

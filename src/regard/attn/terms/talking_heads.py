@@ -27,6 +27,8 @@ class TalkingScores(WrappedScore):
     P is the identity at first, so that a new layer computes plain heads.
     """
 
+    mixes_heads = True
+
     def __init__(self, heads: int, score: Score | None = None) -> None:
         super().__init__(score)
         self.mixture = _identity(heads, "TalkingScores")
@@ -45,6 +47,7 @@ class TalkingWeights(Normalizer):
     """
 
     distribution = False
+    mixes_heads = True
 
     def __init__(self, heads: int, normalize: Normalizer | None = None) -> None:
         super().__init__()
