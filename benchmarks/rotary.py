@@ -109,7 +109,7 @@ def step_seconds(layers: Mapping[str, MultiHead], with_positions: bool) -> dict[
 
 def table_of_steps(repeat: int) -> None:
     layers = {name: MultiHead(DIM, HEADS, rotate=rotate).eval() for name, rotate in ROTATIONS.items()}
-    print("| rotation | plain rotary | with positions |\n|---|---|---|")
+    print("| rotation | without positions | with positions |\n|---|---|---|")
     columns = []
     for with_positions in (False, True):
         runs = [step_seconds(layers, with_positions) for _ in range(repeat)]
