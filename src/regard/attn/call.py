@@ -17,7 +17,7 @@ from regard.attn.terms.normalizer import Normalizer, Softmax
 from regard.attn.terms.position import Positions, default_positions
 from regard.attn.terms.read import Read, WeightedSum, entropy
 from regard.attn.terms.score import Dot, Score, compare as compare_pairs
-from regard.attn.terms.score_bias import ScoreBias
+from regard.attn.terms.score_bias import ScoreBias, Selective
 from regard.attn.terms.tiles import check_leading_axes, insert_head_axes
 from regard.common import checks
 from regard.kernels.dispatch import values_are_readable
@@ -225,8 +225,9 @@ def bias_numbers(call: AttentionCall, s: Tensor) -> Tensor:  # "*b q k" -> "*b q
     """The numbers that the bias of a call adds to its scores s."""
     assert call.bias is not None
     if isinstance(call.bias, ScoreBias):
-        numbers = call.bias.of_scores(call.q, s, call.allowed(), *call.positions())
-        return numbers if call.votes is None or not call.bias.reads_rows else numbers - call.votes.unsqueeze(-3)
+        if isinstance(call.bias, Selective) and call.votes is not None:
+            return call.bias.behind(call.votes, s, call.allowed(), *call.positions())
+        return call.bias.of_scores(call.q, s, call.allowed(), *call.positions())
     return call.bias(call.q, *call.positions(), call.total)
 
 

@@ -83,12 +83,17 @@ class Selective(ScoreBias):
     def of_scores(self, q: Tensor, scores: Tensor, allowed: Tensor | None, i: Tensor, j: Tensor) -> Tensor:
         checks.heads(q, self.heads, self)
         votes = self.votes(scores, allowed, i, j)
-        if are_side_by_side(i):  # hypotheses, which do not hear each other
-            earlier = insert_head_axes(i.unsqueeze(-1) > i.unsqueeze(-2), votes.ndim).to(votes.dtype) @ votes
-        else:
-            # the votes of the rows before each row: the difference of two sums would lose the digits of small ones
-            earlier = torch.nn.functional.pad(votes, (0, 0, 1, 0))[..., :-1, :].cumsum(-2)
+        # the votes of the rows before each row: the difference of two sums would lose the digits of small ones
+        earlier = torch.nn.functional.pad(votes, (0, 0, 1, 0))[..., :-1, :].cumsum(-2)
         return -earlier.expand(scores.shape)
+
+    def behind(
+        self, before: Tensor, scores: Tensor, allowed: Tensor | None, i: Tensor, j: Tensor
+    ) -> Tensor:  # "*b n k", "*b h q k", bool, "*b q", "*b k" -> "*b h q k"
+        """The same of queries behind the votes of a cache; hypotheses, at one position, do not hear each other."""
+        votes = self.votes(scores, allowed, i, j)
+        is_earlier = insert_head_axes(i.unsqueeze(-1) > i.unsqueeze(-2), votes.ndim)
+        return -(before.unsqueeze(-3) + is_earlier.to(votes.dtype) @ votes).expand(scores.shape)
 
     def votes(self, scores: Tensor, allowed: Tensor | None, i: Tensor, j: Tensor) -> Tensor:  # -> "*b 1 q k"
         """What each query masks for the queries behind it."""
