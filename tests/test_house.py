@@ -27,7 +27,7 @@ SOURCES = sorted((ROOT / "src").rglob("*.py"))
 # The calls that `import regard` may make beside those of `import torch`; half of them are made now.
 IMPORT_CALLS = 25_000
 # Too heavy to bring along unasked.
-HEAVY = ["matplotlib", "scipy", "rich", "tokenizers", "transformers", "keras", "torch._dynamo"]
+HEAVY = ["matplotlib", "scipy", "rich", "tokenizers", "transformers", "keras", "torch._dynamo", "triton"]
 
 
 def python(code: str, *arguments: object, cwd: Path | None = None, **environment: str) -> str:
