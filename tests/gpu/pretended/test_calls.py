@@ -13,7 +13,9 @@ from torch import Tensor, nn
 
 import regard
 from regard import Need
-from regard.attn.backends import _flex_blocks
+from regard.attn.backends import _flex_blocks, dot_softmax
+from regard.attn.call import AttentionInputs, Terms
+from regard.attn.call_builder import build_call
 from regard.decoding.beam import beam
 from regard.losses.vocabulary import linear_cross_entropy
 
@@ -286,3 +288,13 @@ def test_a_long_call_is_one_kernel(name: str, tables: Tables) -> None:
     _flex_blocks._kept.clear()
     count(tables, f"flex, {name}, training", compare(build, call))
     count(tables, f"flex, {name}, evaluation", compare(build, call, training=False))
+
+
+@pytest.mark.parametrize("name", ["general", "cosine", "trilinear"])
+def test_half_inputs_stay_half(name: str) -> None:
+    """Scores project half types in float32; the kernels get them in the half type that they are fast for."""
+    layer = mechanism(name)().to("cuda", torch.float16)
+    q = torch.randn(2, 3, 5, 8, device="cuda", dtype=torch.float16)
+    call, _ = build_call(AttentionInputs(q, q, q), Terms(score=layer.score))
+    assert call.queries.dtype == torch.float32
+    assert {t.dtype for t in dot_softmax.kernel_inputs(call)} == {torch.float16}

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from regard.attn.terms.mask import Mask
+from regard.attn.terms.mask import PairRule
 from regard.attn.terms.tiles import TileCoverage, Tiles, align
 from regard.common import checks
 
@@ -20,10 +20,10 @@ __all__ = ["Axial", "CrissCross", "Neighbourhood", "Windows"]
 Interval = tuple[Tensor, Tensor]  # the least and the greatest number per tile
 
 
-class GridMask(Mask):
+class GridMask(PairRule):
     """A mask that compares the coordinates of tokens, axis by axis."""
 
-    sparse = positional = True
+    sparse = True
 
     def __init__(self, grid: int | Sequence[int]) -> None:
         self.grid = (grid,) if isinstance(grid, int) else tuple(grid)
@@ -48,14 +48,13 @@ class GridMask(Mask):
         """Whether tokens attend that do so along these axes."""
         return functools.reduce(torch.logical_and, along)
 
-    def dense(self, i: Tensor, j: Tensor) -> Tensor:
-        rows, columns = align(i.unsqueeze(-1), j.unsqueeze(-2))
-        row_at, column_at = self._coordinates(rows), self._coordinates(columns)
+    def allows(self, i: Tensor, j: Tensor) -> Tensor:
+        row_at, column_at = self._coordinates(i), self._coordinates(j)
         along = [
             self._pairs(axis, self._features(axis, row_at[axis]), self._features(axis, column_at[axis]))
             for axis in range(len(self.grid))
         ]
-        return self._join(along) & (self._is_inside(rows) & self._is_inside(columns))
+        return self._join(along) & (self._is_inside(i) & self._is_inside(j))
 
     def tile_coverage(self, i: Tiles, j: Tiles) -> TileCoverage:
         boxes = self._boxes(i.positions), self._boxes(j.positions)

@@ -139,6 +139,23 @@ def as_mask(mask: "Mask | Tensor") -> Mask:
     )
 
 
+class PairRule(Mask):
+    """A mask that computes each pair from its two positions alone.  Subclasses implement `allows`."""
+
+    positional = True
+
+    @abstractmethod
+    def allows(self, i: Tensor, j: Tensor) -> Tensor:
+        """Whether queries at i may attend to keys at j, element by element."""
+
+    def dense(self, i: Tensor, j: Tensor) -> Tensor:
+        return self.allows(*align(i.unsqueeze(-1), j.unsqueeze(-2)))
+
+    def mask_mod(self, pairs: QueryKeyPairs) -> PairMod:
+        i, j = pairs.query_position(), pairs.key_position()
+        return lambda b, h, q, k: self.allows(i(b, h, q, k), j(b, h, q, k))
+
+
 class _MaskOfSample(Mask):
     """One sample of a mask that has no own `sample`."""
 

@@ -5,17 +5,17 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from regard.attn.terms.mask import Mask
+from regard.attn.terms.mask import Mask, PairRule
 from regard.attn.terms.tiles import PairMod, QueryKeyPairs, TileCoverage, Tiles, align, offsets
 from regard.common import checks
 
 __all__ = ["Dilated", "Fixed", "Global", "RandomBlocks", "Strided"]
 
 
-class SparsePattern(Mask):
+class SparsePattern(PairRule):
     """A rule on positions alone, which serves every sample."""
 
-    sparse = positional = True
+    sparse = True
 
 
 class Dilated(SparsePattern):
@@ -29,8 +29,8 @@ class Dilated(SparsePattern):
     def reach(self) -> int:
         return 2 * self.window * self.step + 1
 
-    def dense(self, i: Tensor, j: Tensor) -> Tensor:
-        ahead = offsets(i, j)
+    def allows(self, i: Tensor, j: Tensor) -> Tensor:
+        ahead = j - i
         return (ahead % self.step == 0) & (ahead.abs() <= self.window * self.step)
 
     def tile_coverage(self, i: Tiles, j: Tiles) -> TileCoverage:
@@ -63,8 +63,8 @@ class Strided(SparsePattern):
         checks.positive_ints("Strided", stride=stride)
         self.stride = stride
 
-    def dense(self, i: Tensor, j: Tensor) -> Tensor:
-        back = -offsets(i, j)
+    def allows(self, i: Tensor, j: Tensor) -> Tensor:
+        back = i - j
         return (back >= 0) & ((back <= self.stride) | (back % self.stride == 0))
 
     def tile_coverage(self, i: Tiles, j: Tiles) -> TileCoverage:
@@ -91,8 +91,7 @@ class Fixed(SparsePattern):
             raise ValueError(f"summary must be at most the stride for Fixed, got {summary} of {stride}; try summary=1")
         self.stride, self.summary = stride, summary
 
-    def dense(self, i: Tensor, j: Tensor) -> Tensor:
-        i, j = align(i.unsqueeze(-1), j.unsqueeze(-2))
+    def allows(self, i: Tensor, j: Tensor) -> Tensor:
         is_summary = j % self.stride >= self.stride - self.summary
         return (j <= i) & ((i // self.stride == j // self.stride) | is_summary)
 
@@ -133,9 +132,8 @@ class Global(SparsePattern):
             )
         self.tokens = positions.unique()
 
-    def dense(self, i: Tensor, j: Tensor) -> Tensor:
-        rows, columns = align(torch.isin(i, self.tokens).unsqueeze(-1), torch.isin(j, self.tokens).unsqueeze(-2))
-        return rows | columns
+    def allows(self, i: Tensor, j: Tensor) -> Tensor:
+        return torch.isin(i, self.tokens) | torch.isin(j, self.tokens)
 
     def mask_mod(self, pairs: QueryKeyPairs) -> PairMod:
         i, j = pairs.positions()
@@ -187,9 +185,8 @@ class RandomBlocks(SparsePattern):
         # the number of allowed pairs of blocks above and left of every corner
         self.sums = torch.nn.functional.pad(allowed.cumsum(0).cumsum(1), (1, 0, 1, 0))
 
-    def dense(self, i: Tensor, j: Tensor) -> Tensor:
-        rows, columns = align(i.unsqueeze(-1), j.unsqueeze(-2))
-        return (self._count(rows, rows, columns, columns) > 0) & self._is_inside(rows) & self._is_inside(columns)
+    def allows(self, i: Tensor, j: Tensor) -> Tensor:
+        return (self._count(i, i, j, j) > 0) & self._is_inside(i) & self._is_inside(j)
 
     def tile_coverage(self, i: Tiles, j: Tiles) -> TileCoverage:
         corners = align(i.low.unsqueeze(-1), i.high.unsqueeze(-1), j.low.unsqueeze(-2), j.high.unsqueeze(-2))
