@@ -3,7 +3,7 @@
 import functools
 import os
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -227,38 +227,39 @@ def parts(effort: Effort) -> Iterator[Row]:
         yield cost("causal (8, 512, 512), training step", timed, name, "plain", bound)
 
 
+def _steps(layers: Mapping[str, regard.MultiHead | Latent]) -> dict[str, Callable[[], Tensor]]:
+    """32 decoding steps of each layer after 2,048 tokens, in which its cache grows once."""
+    token, calls = torch.randn(1, 1, DIM), {}
+    for name, layer in layers.items():
+        start = layer.eval().project_kv(torch.randn(1, 2048, DIM))
+
+        def loop(layer: regard.MultiHead | Latent = layer, start: regard.KVCache = start) -> Tensor:
+            past: regard.KVCache = start
+            for _ in range(32):
+                out, past = layer.step(token, past)
+            return out
+
+        calls[name] = loop
+    return calls
+
+
 def part_steps(effort: Effort) -> Iterator[Row]:
     """32 decoding steps after 2,048 tokens of MultiHead(512, 8) with the same parts, against plain heads"""
-    calls, token = {}, torch.randn(1, 1, DIM)
     with torch.no_grad():
-        for name, layer in _with_parts().items():
-            start = layer.eval().project_kv(torch.randn(1, 2048, DIM))
-
-            def loop(layer: regard.MultiHead = layer, start: regard.KVCache = start) -> Tensor:
-                past: regard.KVCache = start
-                for _ in range(32):
-                    out, past = layer.step(token, past)
-                return out
-
-            calls[name] = loop
-        timed = compare(calls, effort, threads=1)
+        timed = compare(_steps(_with_parts()), effort, threads=1)
     for name in PARTS:
         yield cost("32 steps after 2,048 tokens", timed, name, "plain", None if name in PYTHON_STEPS else 1.2)
 
 
 def latent_steps(effort: Effort) -> Iterator[Row]:
-    """a decoding step of Latent(512, 8) after 2,048 tokens, absorbed and expanded, against plain heads"""
-    calls, token = {}, torch.randn(1, 1, DIM)
+    """32 decoding steps after 2,048 tokens of Latent(512, 8), absorbed and expanded, against plain heads"""
     sizes = {"latent_dim": 128, "head_dim": WIDTH, "rotated_dim": 32}
     layers: dict[str, regard.MultiHead | Latent] = {"plain": regard.MultiHead(DIM, HEADS)}
     layers |= {form: Latent(DIM, HEADS, form=form, **sizes) for form in ("absorbed", "expanded")}
     with torch.no_grad():
-        for name, layer in layers.items():
-            start = layer.eval().project_kv(torch.randn(1, 2048, DIM))
-            calls[name] = functools.partial(layer.step, token, start)
-        timed = compare(calls, effort, threads=1)
-    yield cost("one step after 2,048 tokens", timed, "absorbed", "plain", None)
-    yield gain("one step after 2,048 tokens", timed, "absorbed", "expanded", None)
+        timed = compare(_steps(layers), effort, threads=1)
+    yield cost("32 steps after 2,048 tokens", timed, "absorbed", "plain", None)
+    yield gain("32 steps after 2,048 tokens", timed, "absorbed", "expanded", None)
 
 
 CASES: dict[str, Case] = {
