@@ -138,3 +138,15 @@ def test_half_types(dtype: torch.dtype) -> None:
     got = regard.attention(q, k, v, mask=mask, backend="flash")
     assert got.dtype == dtype
     torch.testing.assert_close(got.double(), want, rtol=0.02, atol=0.02)
+
+
+def test_heads_that_share_keys_and_blocks_run_together() -> None:
+    """Or apart, where a mask hides pairs of one head alone."""
+    q, k, v = (t.requires_grad_() for t in heads())
+    shared = torch.rand(B, G, N, 6).repeat_interleave(H // G, 1) < 0.5
+    per_head = BooleanMask(torch.rand(B, H, N, N) < 0.5)
+    for mask in (SelectedBlocks(shared, 4) & Causal(), SelectedBlocks(shared, 4) & per_head, SelectedBlocks(shared, 4)):
+        outs = [regard.attention(q, k, v, mask=mask, backend=backend) for backend in ("eager", "flash")]
+        torch.testing.assert_close(*outs)
+        slopes = [torch.autograd.grad(out.sin().sum(), [q, k, v]) for out in outs]
+        torch.testing.assert_close(*slopes)

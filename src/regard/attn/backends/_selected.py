@@ -51,19 +51,19 @@ def run(call: AttentionCall) -> Attended:
 
 
 class _Piece(NamedTuple):
-    """The queries of one head that attend to a block of keys, and the pairs of them that are allowed, if not all."""
+    """The queries of some heads that attend to a block of keys, and the pairs of them that are allowed, if not all."""
 
     sample: int
-    head: int
+    heads: slice  # that share the keys
     rows: Tensor
     columns: slice
     allowed: Tensor | None
 
-    def take_queries(self, t: Tensor) -> Tensor:  # "b h q *c" -> "1 1 r *c"
-        return t[self.sample, self.head].index_select(0, self.rows)[None, None]
+    def take_queries(self, t: Tensor) -> Tensor:  # "b h q *c" -> "1 h r *c"
+        return t[self.sample, self.heads].index_select(1, self.rows)[None]
 
     def take_keys(self, t: Tensor, heads: int) -> Tensor:  # "b g k c" -> "1 1 s c"
-        head = self.head * t.shape[1] // heads
+        head = self.heads.start * t.shape[1] // heads
         return t[self.sample : self.sample + 1, head : head + 1, self.columns]
 
     def numbers(self, dtype: torch.dtype) -> Tensor | None:
@@ -79,10 +79,13 @@ def _pieces(call: AttentionCall) -> Iterator[_Piece]:
     size, positions = selected.size, call.positions()
     selection = insert_head_axes(selected.selection, 4).expand(samples, heads, n, -1)
     whole = selection if others is None else visible_blocks(positions, size, others, 4).whole
+    # a mask per head hides pairs of one head alone
+    has_mask_per_head = others is not None and whole.ndim == 4 and whole.shape[1] > 1
+    step = call.group if not has_mask_per_head and _is_shared(selection, call.group) else 1
     whole = whole.expand(samples, heads, n, -1)
     for sample in range(samples):
-        for head in range(heads):
-            chosen = selection[sample, head]
+        for head in range(0, heads, step):
+            chosen, together = selection[sample, head], slice(head, head + step)
             is_whole = chosen & whole[sample, head]
             for pairs, is_part in ((is_whole, False), (chosen & ~is_whole, True)):
                 block, row = pairs.t().nonzero().unbind(-1)
@@ -97,7 +100,13 @@ def _pieces(call: AttentionCall) -> Iterator[_Piece]:
                         used = allowed.any(-1)
                         rows, allowed = rows[used], allowed[used]
                     if len(rows):
-                        yield _Piece(sample, head, rows, columns, allowed)
+                        yield _Piece(sample, together, rows, columns, allowed)
+
+
+def _is_shared(t: Tensor, group: int) -> bool:
+    """Whether the heads of a group have the same blocks."""
+    grouped = t.unflatten(1, (-1, group))
+    return group == 1 or bool((grouped == grouped[:, :, :1]).all())
 
 
 class _SelectedFlash(torch.autograd.Function):
@@ -122,13 +131,14 @@ class _SelectedFlash(torch.autograd.Function):
         lse = torch.full(q.shape[:-1], -torch.inf, dtype=wide)
         for piece in pieces:
             part = piece.take_queries(q), piece.take_keys(k, q.shape[1]), piece.take_keys(v, q.shape[1])
-            part_out, part_lse = (t[0, 0] for t in flash_part(*part, piece.numbers(q.dtype), scale))
-            head_out, head_lse = out[piece.sample, piece.head], lse[piece.sample, piece.head]
-            before = head_lse[piece.rows]
+            part_out, part_lse = (t[0] for t in flash_part(*part, piece.numbers(q.dtype), scale))
+            head_out, head_lse = out[piece.sample, piece.heads], lse[piece.sample, piece.heads]
+            before = head_lse.index_select(1, piece.rows)
             total = torch.logaddexp(before, part_lse.to(wide))
             kept, added = (before - total).exp().unsqueeze(-1), (part_lse - total).exp().unsqueeze(-1)
-            head_out[piece.rows] = head_out[piece.rows] * kept + part_out * added
-            head_lse[piece.rows] = total
+            merged = head_out.index_select(1, piece.rows).mul_(kept).addcmul_(part_out.to(wide), added)
+            head_out.index_copy_(1, piece.rows, merged)
+            head_lse.index_copy_(1, piece.rows, total)
         out = out.to(v.dtype)
         ctx.save_for_backward(q, k, v, out, lse)
         ctx.rest = pieces, allowed, scale
@@ -150,7 +160,7 @@ class _SelectedFlash(torch.autograd.Function):
             gradients = flash_part_backward(
                 g_part, q_part, keys, values, out_part, lse_part, piece.numbers(q.dtype), scale
             )
-            dq[piece.sample, piece.head].index_add_(0, piece.rows, gradients[0][0, 0])
+            dq[piece.sample, piece.heads].index_add_(1, piece.rows, gradients[0][0])
             for total, part in zip((dk, dv), gradients[1:], strict=True):
                 keys_of_total = piece.take_keys(total, q.shape[1])
                 keys_of_total += part

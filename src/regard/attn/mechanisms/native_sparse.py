@@ -13,7 +13,7 @@ from regard.attn.terms.block_masks import SelectedBlocks, VisibleBlocks, select_
 from regard.attn.terms.mask import BooleanMask, Mask, as_mask
 from regard.attn.terms.position import default_positions
 from regard.attn.terms.sequence_masks import Causal, Window
-from regard.attn.terms.tiles import Positions
+from regard.attn.terms.tiles import Positions, insert_head_axes
 from regard.common import checks
 from regard.kernels.dispatch import values_are_readable
 
@@ -195,6 +195,10 @@ class NativeSparseAttention(AttentionModule):
         """Whether a query may attend to all keys of a compressed block; None: all may."""
         if mask is None:
             return None
+        if type(mask) is Causal:  # their last keys decide; the bounds of all strides would take gigabytes
+            i, j = positions
+            ends = j.unfold(-1, self.block, self.stride)[..., -1]
+            return insert_head_axes(ends.unsqueeze(-2) <= i.unsqueeze(-1), axes)
         strides = visible_blocks(positions, self.stride, mask, axes).whole
         return strides.unfold(-1, self.block // self.stride, 1).all(-1)[..., : self._count(positions[1].shape[-1])]
 
@@ -262,16 +266,28 @@ def _block_importance(
     """The weights of compressed blocks, by the strides that they share with a block of keys  (Yuan et al. 2025, (9)),
     summed over the heads of a group.
     """
-    starts = torch.arange(keys.shape[-2], device=q.device) * layer.stride
-    first = torch.arange(blocks, device=q.device) * layer.size
-    ends = torch.minimum(starts.unsqueeze(-1) + layer.block, first + layer.size)
-    shared = (ends - torch.maximum(starts.unsqueeze(-1), first)).clamp_min(0).to(q.dtype) / layer.stride  # (m, n)
     grouped = q.unflatten(-3, (layer.kv_heads, -1))  # "*b g h/g q d"
+    visible = None if whole is None else _per_group(whole, layer, q.ndim)
     parts = []
     for start in range(0, q.shape[-2], _ROWS):
         rows = slice(start, start + _ROWS)
-        s = grouped[..., rows, :] @ keys.unsqueeze(-3).transpose(-1, -2) * layer.head_dim**-0.5
-        if whole is not None:
-            s = s.masked_fill(~_per_group(whole, layer, q.ndim)[..., rows, :], -torch.inf)
-        parts.append(torch.softmax(s, -1).nan_to_num(0.0).sum(-3) @ shared)
+        count = keys.shape[-2]
+        if visible is not None and values_are_readable(q):  # no query of these sees the blocks behind
+            seen = visible[..., rows, :].flatten(0, -2).any(0).nonzero()
+            count = int(seen[-1]) + 1 if len(seen) else 0
+        s = grouped[..., rows, :] @ keys[..., :count, :].unsqueeze(-3).transpose(-1, -2) * layer.head_dim**-0.5
+        if visible is not None:
+            s = s.masked_fill(~visible[..., rows, :count], -torch.inf)
+        parts.append(_over_strides(torch.softmax(s, -1).sum(-3), layer, blocks).nan_to_num(0.0))
     return torch.cat(parts, -2)
+
+
+def _over_strides(weights: Tensor, layer: NativeSparseAttention, blocks: int) -> Tensor:  # "*b q m" -> "*b q n"
+    """The sum, per block of keys, of the weights of its strides; a compressed block gives its weight to each of its
+    strides.
+    """
+    width, strides = layer.block // layer.stride, layer.size // layer.stride
+    padded = F.pad(weights, (width - 1, max(blocks * strides - weights.shape[-1], 0)))
+    by_stride = sum(padded[..., n : n + blocks * strides] for n in range(width))
+    assert isinstance(by_stride, Tensor)
+    return by_stride.unflatten(-1, (blocks, strides)).sum(-1)
