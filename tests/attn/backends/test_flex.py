@@ -217,7 +217,7 @@ GRAPHS: dict[str, Any] = {
     },
 }
 MORE_GRAPHS: dict[str, Any] = {
-    "Shaw": lambda n: {"bias": regard.Shaw(8, n // 40)},
+    "Shaw": lambda n: {"bias": regard.Shaw(8, n // 30)},
     "RelativeXL": lambda n: {"bias": regard.RelativeXL(8, HEADS, 8), "mask": regard.Causal()},
     "LocalGaussian": lambda n: {"bias": regard.biases.LocalGaussian(8, 4, n / 20)},
     "boolean": lambda n: {"mask": torch.rand(SAMPLES, 1, n, n) > 0.3},
@@ -276,7 +276,7 @@ def test_a_compiled_layer_has_one_graph() -> None:
 @torch.no_grad()
 def test_inductor_compiles_it() -> None:
     terms = {
-        "mask": (regard.Causal() & regard.Lengths(torch.tensor([200, 0]))) | regard.masks.Dilated(3, 2),
+        "mask": (regard.Causal() & regard.Lengths(torch.tensor([200, 0]))) | regard.Window(3, 2),
         "bias": regard.T5Buckets(4),
         "score": regard.scores.SoftCap(3.0),
     }
