@@ -12,6 +12,7 @@ from tests.for_each import for_each
 
 import regard
 from regard import Attention, KVCache, Learnable, MultiHead, Need
+from regard.attn.backends import _flex_blocks
 from regard.attn.maps.attention_map import DenseMap, LazyMap
 from regard.losses import Baseline, doubly_stochastic, frobenius_penalty, linear_cross_entropy, reinforce
 from regard.losses.functional import info_nce
@@ -67,6 +68,10 @@ def twice() -> None:
 # what is raised, and the sentence, with … for what stands between its parts -> a call that raises it
 BAD: dict[type[Exception], dict[str, Callable[[], object]]] = {
     TypeError: {
+        "Selective(heads=2) reads the scores, which positions alone do not give; call of_scores": lambda: (
+            regard.biases.Selective(2)(Q, torch.arange(3), torch.arange(3), 3)
+        ),
+        "changes of … are not counted": lambda: _flex_blocks._signature(object(), []),
         "x must be a tensor, got list; wrap it in torch.as_tensor": lambda: regard.positions.HalfWave(6)([[1.0] * 6]),
         "x must be a floating tensor, got torch.int64": lambda: regard.Sinusoidal(4)(Q.long()),
         "q must be a tensor … list … torch.as_tensor": call([1.0], K),
@@ -153,6 +158,10 @@ BAD: dict[type[Exception], dict[str, Callable[[], object]]] = {
         "positions … float32": call(positions=(t(3), t(5))),
     },
     ValueError: {
+        "power must be 1 or more for ReLU, got 0.5; try ReLU() or ReLU(2.0)": lambda: regard.normalizers.ReLU(0.5),
+        "past=KVCache( … has no scores of earlier queries, which Selective(heads=2) reads; take that of step": lambda: (
+            heads := MultiHead(4, 2, attention=Attention(bias=regard.biases.Selective(2), mask=regard.Causal()))
+        ).step(K, heads.project_kv(K)),
         "q must have at least two axes … (4) … q.unsqueeze(0)": call(t(4), K),
         "one device … cpu, meta … .to('cpu')": call(Q, FAR),
         "(2, 5, 4) … (2, 4, 6); axis -2": call(Q, K, t(2, 4, 6)),
