@@ -215,9 +215,7 @@ class Rotary(nn.Module):
         key, is_direct = (self.rotary_dim, self.base, self.scaling, self.axes, x.device), choose_route(x) == "direct"
         length = self._length(x, places, start, is_direct) if self.depends_on_length else 1
         if is_direct and isinstance(length, int):
-            shared = length if self.scaling is None else self.scaling.shared_length(length)
-            if shared is not None:
-                return _kept_rates(*key, shared)
+            return _kept_rates(*key, length if self.scaling is None else self.scaling.shared_length(length))
         return _scaled_rates(*key, length)
 
     def _length(self, x: Tensor, places: tuple[Tensor, ...], start: int | None, is_direct: bool) -> Length:
@@ -253,7 +251,7 @@ def _scaled_rates(
 def _kept_rates(
     dim: int, base: float, scaling: RotaryScaling | None, axes: RotaryAxes | None, device: torch.device, length: int
 ) -> Tensor:
-    """Frequencies that many calls share: a decoding step would spend more time on them than on its angles."""
+    """Frequencies that calls share, those of all layers in a step: it would spend more time on them than on angles."""
     # a tensor made in inference mode could not be kept for training
     with torch.inference_mode(False):
         return _scaled_rates(dim, base, scaling, axes, device, length)

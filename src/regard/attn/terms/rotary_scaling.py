@@ -53,8 +53,8 @@ class RotaryScaling(ABC):
         """Whether frequencies differ from call to call, so that a step need not equal the whole."""
         return False
 
-    def shared_length(self, length: int) -> int | None:
-        """A length with the same frequencies, which many calls share; None: calls of this length alone have them."""
+    def shared_length(self, length: int) -> int:
+        """A length with the same frequencies: that of all calls that share them."""
         return 1
 
     def check(self, dim: int, base: float) -> None:  # noqa: B027 -- most fit any width
@@ -138,8 +138,8 @@ class DynamicNTKScaling(RotaryScaling):
     def depends_on_length(self) -> bool:
         return self.length is None
 
-    def shared_length(self, length: int) -> int | None:
-        return self.original if self.length is not None or length <= self.original else None
+    def shared_length(self, length: int) -> int:
+        return max(length, self.original)
 
     def rates(self, dim: int, base: float, length: Length, device: torch.device) -> Tensor:
         n = length if self.length is None else self.length
@@ -245,7 +245,7 @@ class LongRoPEScaling(RotaryScaling):
     def depends_on_length(self) -> bool:
         return self.length is None
 
-    def shared_length(self, length: int) -> int | None:
+    def shared_length(self, length: int) -> int:
         return self.original + (length > self.original)
 
     def check(self, dim: int, base: float) -> None:
