@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,6 @@ from tests.for_each import for_each
 from regard.cli.parsing.parser import parse
 from regard.cli.served_runs import ServedRuns
 from regard.cli.verbs.serve import ServeOptions
-from regard.tasks.loading import load_run
 from regard.tasks.manifest import FILE, _difference
 from regard.tasks.registry import read_config
 
@@ -63,17 +63,24 @@ def test_every_difference_is_a_sentence(copied: Path, regard: Regard, refused: R
         (json.dumps(changed(manifest, examples=[{"input": 3}])), "it must have format, weights, files and examples"),
         (json.dumps(changed(manifest, format=99)), "99"),
         (json.dumps(changed(manifest, weights="last")), "is about the last weights of the run, and the best weights"),
-        (json.dumps(changed(manifest, files={**files, "gone": ""})), "gone is missing, and manifest.json lists it"),
+        (json.dumps(changed(manifest, files={**files, "gone": ""})),
+         "gone is missing, and manifest.json lists it; copy the whole run"),
         (json.dumps(changed(manifest, files={**files, "run.json": "0" * 64})),
          "run.json is another file than manifest.json lists: its SHA-256 is "),
-        (json.dumps(changed(manifest, files={"run.json": files["run.json"]})), "is not listed in manifest.json"),
+        (json.dumps(changed(manifest, files={"run.json": files["run.json"]})),
+         "is not listed in manifest.json; remove it, or write the manifest anew"),
         (json.dumps(changed(manifest, examples=[other])), "does not answer 'a b' as manifest.json says: text"),
     ):  # fmt: skip
         (copied / FILE).write_text(content, encoding="utf-8")
-        assert sentence in refused("check", copied)
+        assert sentence in (said := refused("check", copied))
+    assert said.endswith(
+        "; its versions of torch or regard may be others; write the manifest anew if the answer is right"
+    )
     (copied / FILE).unlink()
     (copied / FILE).mkdir()
-    assert "it is no file" in refused("check", copied)
+    assert refused("check", copied).endswith(
+        f"{FILE} cannot be read (it is no file); write it anew: regard check RUN --write-manifest"
+    )
 
 
 @for_each(
@@ -92,7 +99,9 @@ def test_outputs_are_compared(recorded: Any, present: Any, where: str | None) ->
     assert found is None if where is None else (found or "").startswith(where)
 
 
-def test_served_runs_reload_what_changed(copied: Path, tmp_path: Path, regard: Regard) -> None:
+def test_served_runs_reload_what_changed(
+    copied: Path, tmp_path: Path, regard: Regard, monkeypatch: pytest.MonkeyPatch
+) -> None:
     tokens = tmp_path / "tokens"
     tokens.write_text("ann first\n")
     options = parse(ServeOptions, "regard serve", [str(copied), "--token-file", str(tokens)])
@@ -117,7 +126,15 @@ def test_served_runs_reload_what_changed(copied: Path, tmp_path: Path, regard: R
     exchanged = runs.reload([model], {"ann": "first", "bob": "second"})
     version = exchanged.models[0].version
     assert list(exchanged.exchanged) == [f"{copied} is now version {version}, before {model.version}"]
-    assert load_run(copied).step == 4
+    monkeypatch.setattr("regard.tasks.manifest.signature", lambda folder, times=count(): next(times))
+    (sentence,) = runs.reload([model], {"ann": "first"}).refused
+    assert sentence.endswith("its files changed while they were read; reload again when the copy is complete")
+    monkeypatch.setattr(model.endpoint, "name", "shout")
+    monkeypatch.setattr("regard.tasks.manifest.signature", lambda folder: None)
+    (sentence,) = runs.reload([model], {"ann": "first"}).refused
+    assert sentence.endswith(
+        "it answers at /v1/translate now, and not at /v1/shout; start the service again to serve another task"
+    )
 
 
 @for_each(
