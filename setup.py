@@ -55,8 +55,9 @@ class BuildLibrary(build_ext):
         path = Path(self.get_ext_fullpath(ext.name))
         path.parent.mkdir(parents=True, exist_ok=True)
         flags = shlex.split(" ".join(os.environ.get(name, "") for name in ("CFLAGS", "ARCHFLAGS", "LDFLAGS")))
-        position_independent = [] if path.suffix == ".dll" else ["-fPIC"]
-        command = [*compiler(), *ext.extra_compile_args, *position_independent, "-shared", *flags, *ext.sources]
+        # other machines with Windows lack the libraries of this compiler, so they become part of the file
+        kind = "-static" if path.suffix == ".dll" else "-fPIC"
+        command = [*compiler(), *ext.extra_compile_args, kind, "-shared", *flags, *ext.sources]
         way_out = "REGARD_NATIVE=none builds regard without native kernels"
         try:
             subprocess.run([*command, "-o", str(path), *ext.extra_link_args], check=True)
