@@ -25,7 +25,6 @@ _PAGES = {
     "mocha": "monotonic",
     "set-outlier": "set-distance",
     "sink": "null",
-    "gatv2": "gat",
     "grouped": "multi-head",
     "multi-query": "multi-head",
 }

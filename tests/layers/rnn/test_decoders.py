@@ -13,7 +13,6 @@ from torch import Tensor, nn
 import regard
 from regard import MECHANISMS
 from regard.attn.call import Need
-from regard.attn.stepwise import part_without_steps
 from regard.layers.rnn import source_projection
 from regard.layers.rnn.decoder_base import RecurrentDecoder, RecurrentState
 from regard.layers.rnn.decoders import Bahdanau, FixedContext, InitialState, Luong, PerPosition
@@ -26,7 +25,7 @@ pytestmark = pytest.mark.usefixtures("float64")
 B, S, T, D, H, K, R = 3, 7, 5, 9, 11, 8, 13
 LENGTHS = torch.tensor([4, 7, 1])
 
-STEPWISE = sorted(name for name, module in MODULES.items() if part_without_steps(module) is None)
+STEPWISE = sorted(name for name, module in MODULES.items() if hasattr(module, "project_kv"))
 ATTENDING = ("bahdanau", "luong", "luong-feeding")
 BLIND = {"fixed": FixedContext, "initial": InitialState, "per-position": PerPosition}
 ALL = [*((decoder, "") for decoder in BLIND), *((decoder, name) for decoder in ATTENDING for name in STEPWISE)]
@@ -153,7 +152,6 @@ SILENT = {
     "hard-argmax": {"attention.score.key.weight"},
     **{name: {"attention.key.bias"} for name in KEY_BIAS_IS_SILENT},
 }
-SILENT["fire"] = {"attention.key.bias", "attention.attention.bias.outer.bias"}
 
 
 @every
