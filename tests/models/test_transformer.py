@@ -7,6 +7,7 @@ from tests.models.cases import HEADS, B, T, built, given, transformer
 
 from regard import MECHANISMS
 from regard.attn.call import Need
+from regard.attn.heads.named_parts import NAMED_PARTS
 from regard.layers.position_choices import POSITIONS
 
 
@@ -58,17 +59,26 @@ def test_other_places_do_not_end(positions: str) -> None:
 
 @for_each("name", sorted(MECHANISMS))
 def test_every_mechanism_is_taken_or_refused_when_it_is_built(name: str) -> None:
-    if name in HEADS:
-        assert len(transformer(attention=name)().decoder) == 2
+    if name in HEADS or name in NAMED_PARTS.keys() - {"selective"}:
+        assert len(transformer(attention=name, heads=2)().decoder) == 2
         return
     reason = {
         "hard": "it is trained by REINFORCE, to which the samples of so many heads are noise",
         "location": "it identifies keys by their index in a cache, which the hypotheses of a beam share",
+        **dict.fromkeys(
+            ("moba", "nsa"), "it selects blocks of keys by their index in a cache, which the hypotheses of a beam share"
+        ),
     }.get(name, "it is a .*, more than one equation")
     sentence = f"cannot be used in the heads of a Transformer: {reason}; try one of {', '.join(HEADS)}"
     if name in POSITIONS:
         sentence = f"encodes positions, beside any .*; leave it out, and give positions='{name}' to a model that has"
+    if name in ("selective", "latent"):
+        sentence = ".*; take a model without cross-attention"
     for attention in (name, ["dot", "dot", name]):
+        if name in NAMED_PARTS and attention is not name:
+            sentence = "is made of all heads of a layer"
+        elif name == "latent" and attention is not name:
+            sentence = "cannot be used in the heads of a Transformer: it is a Latent"
         with pytest.raises(ValueError, match=f"attention='{name}' {sentence}"):
             transformer(attention=attention)()
 

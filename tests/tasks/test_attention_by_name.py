@@ -6,6 +6,7 @@ from tests.for_each import for_each
 from torch import nn
 
 import regard
+from regard.attn import catalogue
 from regard.layers.position_choices import POSITIONS
 from regard.layers.query_pooling import POSITIONAL
 from regard.tasks.registry import TASKS
@@ -23,12 +24,23 @@ MODELS: dict[tuple[str, str], tuple[str, ...]] = {
 }
 ENCODES_POSITIONS = "encodes positions, beside any attention of the heads"
 NO_QUERY = "a learned query has no position among the keys"
+SELECTS_BY_INDEX = "it selects blocks of keys by their index in a cache, which the hypotheses of a beam share"
+NEW = (
+    *("relu", "relu-squared", "softpick", "stick-breaking", "selective", "soft-cap", "qk-norm", "output-gate", "sink"),
+    *("talking-heads", "differential", "latent", "moba", "nsa"),
+    *("kerple", "kerple-power", "fire", "cope", "forgetting"),
+)
+# positions that are no mechanisms
+ROTATIONS = ("rotary-partial", "rotary-proportional")
+# positions beside an attention that needs some of its own
+POSITIONS_OF = {"latent": "rotary"}
 # why a model does not take a mechanism as --attention; all others of the catalogue it takes
 REFUSED: dict[tuple[str, str], dict[str, str]] = {
     **{
         key: {
             **{name: ENCODES_POSITIONS for name in POSITIONS if name in regard.MECHANISMS},
-            "selective": "take a model without cross-attention" if key[0] == "translate" else "",
+            **dict.fromkeys(("moba", "nsa"), SELECTS_BY_INDEX),
+            **dict.fromkeys(("selective", "latent") if key[0] == "translate" else (), "without cross-attention"),
         }
         for key in MODELS
         if "positions" in MODELS[key]
@@ -37,10 +49,6 @@ REFUSED: dict[tuple[str, str], dict[str, str]] = {
     **{key: dict.fromkeys(POSITIONAL, NO_QUERY) for key in MODELS if key[0] == "classify-text"},
     ("tag", "recurrent"): {},
 }
-NEW = (
-    *("relu", "relu-squared", "softpick", "stick-breaking", "selective"),
-    *("kerple", "kerple-power", "fire", "cope", "forgetting"),
-)
 
 
 def sketch(task: str, model: str, **options: object) -> nn.Module:
@@ -49,26 +57,56 @@ def sketch(task: str, model: str, **options: object) -> nn.Module:
         return TASKS[task].of(model=model, **options).load().sketch()
 
 
-@for_each("name", NEW)
+@for_each("name", [*NEW, *ROTATIONS])
 def test_a_new_mechanism_is_taken_or_refused_with_a_reason(name: str) -> None:
     for (task, model), options in MODELS.items():
         reason = REFUSED[task, model].get(name, "")
+        choice = {"attention": name}
+        if name in POSITIONS_OF and "positions" in options:
+            choice["positions"] = POSITIONS_OF[name]
         if reason:
             with pytest.raises(ValueError, match=reason):
-                sketch(task, model, attention=name)
-        else:
-            assert isinstance(sketch(task, model, attention=name), nn.Module), (task, model)
+                sketch(task, model, **choice)
+        elif name not in ROTATIONS:
+            assert isinstance(sketch(task, model, **choice), nn.Module), (task, model)
         if "positions" in options and name in POSITIONS:
             assert isinstance(sketch(task, model, positions=name), nn.Module), (task, model)
 
 
-@for_each("name", [*NEW, "scaled-dot"])
+def test_every_mechanism_of_heads_and_distances_is_new_or_old() -> None:
+    """A mechanism that is added there must be added to NEW."""
+    old = {
+        "multi-head",
+        "grouped",
+        "multi-query",
+        "window",
+        "local-m",
+        "alibi",
+        "t5",
+        "shaw",
+        "transformer-xl",
+        "rotary",
+    }
+    assert {*catalogue.GROUPS["heads"], *catalogue.GROUPS["distance from the query"]} - old <= set(NEW)
+
+
+def test_an_attention_of_all_heads_is_not_that_of_one() -> None:
+    with pytest.raises(ValueError, match="attention='sink' is made of all heads of a layer: name it alone"):
+        sketch("language-model", "gpt2", attention="dot,sink,dot,dot")
+    with pytest.raises(ValueError, match="attention='latent' rotates a part of its keys .* give positions='rotary'"):
+        sketch("language-model", "gpt2", attention="latent", positions="learned")
+
+
+@for_each("name", [*NEW, *ROTATIONS, "scaled-dot"])
 def test_it_trains_and_continues_a_text(name: str) -> None:
-    """A GPT-2 of the options of language-model: a gradient for every weight, and a step equal to the whole text."""
-    choice = "positions" if name in POSITIONS else "attention"
+    """A GPT-2 of the options of language-model: a gradient for every weight, and steps equal to the whole text, also
+    of hypotheses that part and of prompts of different lengths."""
+    if REFUSED["language-model", "gpt2"].get(name) == SELECTS_BY_INDEX:
+        return
+    choice = {"positions": name} if name in POSITIONS else {"attention": name, "positions": POSITIONS_OF.get(name)}
     torch.manual_seed(0)
-    options = TASKS["language-model"].of(**{choice: name}, width=8, heads=2, layers=1, segment=11)
-    model = options.model.build(13, 11)
+    options = TASKS["language-model"].of(**choice, width=16, heads=2, layers=2, segment=13)
+    model = options.model.build(13, 13)
     for key, parameter in model.named_parameters():
         if "norm" not in key:
             nn.init.normal_(parameter, std=0.4)
@@ -77,6 +115,12 @@ def test_it_trains_and_continues_a_text(name: str) -> None:
     model.token_loss(states.flatten(0, 1), tokens.flatten())[0].backward()
     assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters())
     with torch.no_grad():
-        state = model.init_state(tokens[:, :-1])
-        logits = model.step(tokens[:, -1:], state).logits
-        torch.testing.assert_close(torch.as_tensor(logits[:, 0]), model(tokens)[:, -1], rtol=1e-4, atol=1e-5)
+        lengths = [9, 6]
+        state = model.init_state(tokens[:, :9], torch.tensor(lengths)).reorder(torch.zeros(2, 2, dtype=torch.long))
+        texts = [[tokens[b, :n]] * 2 for b, n in enumerate(lengths)]
+        for new in torch.tensor([[[3, 5], [7, 2]], [[1, 8], [4, 4]]]):  # "b n"
+            texts = [[torch.cat([texts[b][n], new[b, n : n + 1]]) for n in range(2)] for b in range(2)]
+            step = model.step(new, state)
+            want = torch.stack([torch.stack([model(text.unsqueeze(0))[0, -1] for text in row]) for row in texts])
+            torch.testing.assert_close(step.logits, want, rtol=1e-4, atol=1e-4)
+            state, texts = step.state.reorder(torch.tensor([[1, 0], [1, 1]])), [texts[0][::-1], [texts[1][1]] * 2]

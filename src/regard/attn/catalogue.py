@@ -20,6 +20,7 @@ from torch import nn
 
 from regard.attn.heads.differential import Differential
 from regard.attn.heads.forget_gate import ForgetGate
+from regard.attn.heads.named_parts import head_arguments, latent_heads
 from regard.attn.heads.output_gate import OutputGate
 from regard.attn.heads.qk_norm import L2QKNorm, LayerQKNorm, QKNorm, RMSQKNorm, WholeRMSQKNorm
 from regard.attn.layer import Attention
@@ -77,13 +78,11 @@ from regard.attn.terms.score import (
     Location,
     LocationSensitive,
     NormedAdditive,
-    Score,
     Trilinear,
 )
-from regard.attn.terms.score_bias import CoPE, Selective
+from regard.attn.terms.score_bias import CoPE
 from regard.attn.terms.sequence_masks import Causal, Window
 from regard.attn.terms.soft_cap import SoftCap
-from regard.attn.terms.talking_heads import TalkingScores, TalkingWeights
 from regard.attn.terms.uniform import Uniform
 from regard.common import checks
 
@@ -134,10 +133,8 @@ def _heads(
     key_dim: int,
     *,
     kv_heads: int | None = None,
-    score: Score | None = None,
     bias: Callable[[int], Bias] | None = None,
     mask: Mask | None = None,
-    normalize: Normalizer | None = None,
     **parts: Callable[[int], Any],
 ) -> MultiHead:
     """MultiHead with a bias and other parts that are built for the width of its heads."""
@@ -148,14 +145,15 @@ def _heads(
         kv_heads=kv_heads,
         head_dim=width,
         key_dim=key_dim,
-        attention=Attention(score, bias=None if bias is None else bias(width), mask=mask, normalize=normalize),
+        attention=Attention(bias=None if bias is None else bias(width), mask=mask),
         **{name: part(width) for name, part in parts.items()},
     )
 
 
-def _latent(query_dim: int, key_dim: int) -> Latent:
+def _named_heads(name: str, query_dim: int, key_dim: int) -> MultiHead:
     width = _head_dim(query_dim)
-    return Latent(query_dim, HEADS, latent_dim=2 * width, head_dim=width, rotated_dim=width, key_dim=key_dim, bias=True)
+    parts = head_arguments(name, query_dim, HEADS, width)
+    return MultiHead(query_dim, HEADS, head_dim=width, key_dim=key_dim, **parts)
 
 
 def _general(query_dim: int, key_dim: int, normalize: Normalizer | None = None, read: Read | None = None) -> Attention:
@@ -219,12 +217,12 @@ GROUPS: dict[str, dict[str, Factory]] = {
         "multi-head": _heads,
         "grouped": lambda q, k: _heads(q, k, kv_heads=HEADS // 2),
         "multi-query": lambda q, k: _heads(q, k, kv_heads=1),
-        "qk-norm": lambda q, k: _heads(q, k, qk_norm=RMSQKNorm),
-        "output-gate": lambda q, k: _heads(q, k, gate=lambda _: OutputGate(q, HEADS)),
-        "sink": lambda q, k: _heads(q, k, normalize=WithNullSlot(score=Learnable(0.0, heads=HEADS))),
-        "talking-heads": lambda q, k: _heads(q, k, score=TalkingScores(HEADS), normalize=TalkingWeights(HEADS)),
-        "differential": lambda q, k: _heads(q, k, difference=Differential),
-        "latent": _latent,
+        "qk-norm": lambda q, k: _named_heads("qk-norm", q, k),
+        "output-gate": lambda q, k: _named_heads("output-gate", q, k),
+        "sink": lambda q, k: _named_heads("sink", q, k),
+        "talking-heads": lambda q, k: _named_heads("talking-heads", q, k),
+        "differential": lambda q, k: _named_heads("differential", q, k),
+        "latent": lambda q, k: latent_heads(q, HEADS, _head_dim(q), key_dim=k),
         "moba": lambda q, k: _heads(q, k, mask=TopBlocks(BLOCK, BLOCKS)),
         "nsa": lambda q, k: NativeSparseAttention(
             q, HEADS, kv_heads=HEADS // 2, head_dim=_head_dim(q), key_dim=k, **NATIVE_SPARSE
@@ -240,7 +238,7 @@ GROUPS: dict[str, dict[str, Factory]] = {
         "kerple-power": lambda q, k: _heads(q, k, bias=lambda _: KerplePower(HEADS)),
         "fire": lambda q, k: _heads(q, k, bias=lambda _: FIRE(HEADS)),
         "cope": lambda q, k: _heads(q, k, bias=CoPE),
-        "selective": lambda q, k: _heads(q, k, bias=lambda _: Selective(HEADS), mask=Causal()),
+        "selective": lambda q, k: _named_heads("selective", q, k),
         "forgetting": lambda q, k: _heads(q, k, mask=Causal(), forget=lambda _: ForgetGate(k, HEADS)),
         "shaw": lambda q, k: _heads(q, k, bias=Shaw),
         "transformer-xl": lambda q, k: _heads(q, k, bias=lambda width: RelativeXL(HEADS * width, HEADS, width)),

@@ -278,7 +278,8 @@ def _layer_modules(layer: DecoderLayer | EncoderLayer) -> list[nn.Module | None]
     feed: Any = layer.feed
     modules: list[nn.Module | None] = []
     if isinstance(layer, DecoderLayer):
-        attention, cross = layer.self_attention, layer.cross_attention
+        attention: Any = layer.self_attention
+        cross = layer.cross_attention
         modules += [layer.around_self.norm, attention.query, attention.key, attention.value, attention.out]
         modules += [layer.around_cross.norm, cross.query, cross.out]
     else:

@@ -7,6 +7,8 @@ from typing import get_args
 from torch import Tensor, nn
 
 from regard.attn.heads.forget_gate import ForgetGate
+from regard.attn.heads.named_parts import latent_heads
+from regard.attn.mechanisms.latent import Latent
 from regard.attn.multihead import MultiHead
 from regard.attn.terms.bias import FIRE, ALiBi, Bias, KerpleLog, KerplePower, RelativeXL, Shaw, T5Buckets
 from regard.attn.terms.position import HalfWave, LearnedPositions, Sinusoidal
@@ -16,7 +18,7 @@ from regard.attn.terms.score_bias import CoPE
 from regard.common import checks
 from regard.common.options.checks import check_even_heads
 from regard.common.position_names import BOUNDED_POSITIONS, PositionName
-from regard.layers.head_attention import head_attention
+from regard.layers.head_attention import head_parts
 
 # factories that take the length of the longest text and the width
 ADDED: dict[str, Callable[[int, int], nn.Module]] = {
@@ -64,19 +66,26 @@ class PositionChoice:
         """The layer that adds them to the embeddings, if they are added there."""
         return ADDED[self.name](self.longest, self.width) if self.name in ADDED else None
 
-    def multi_head(self, attention: str | Sequence[str] | None) -> MultiHead:
-        """The self-attention of one layer, to whose scores, queries and keys they may be added; `attention` is that of
-        `head_attention`."""
+    def multi_head(self, attention: str | Sequence[str] | None, layer: int) -> MultiHead | Latent:
+        """The self-attention of layer number `layer`, from 1, to whose scores, queries and keys they may be added;
+        `attention` is that of `head_parts`."""
         dim = self.width // self.heads
+        if attention == "latent":
+            if self.name not in ROTATIONS:
+                raise ValueError(
+                    f"attention='latent' rotates a part of its keys by their positions, got positions={self.name!r}; "
+                    "give positions='rotary'"
+                )
+            return latent_heads(self.width, self.heads, dim, rotate=ROTATIONS[self.name](dim))
         bias = BIASES[self.name](self.width, self.heads, self.causal) if self.name in BIASES else None
         rotate = ROTATIONS[self.name](dim) if self.name in ROTATIONS else None
         forget = ForgetGate(self.width, self.heads) if self.name == "forgetting" else None
         return MultiHead(
             self.width,
             self.heads,
-            attention=head_attention(attention, dim, bias, self.heads),
             rotate=rotate,
             forget=forget,
+            **head_parts(attention, self.width, self.heads, dim, bias, layer),
         )
 
     @property

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from regard.attn.call import NOTHING, Attended, Need
 from regard.attn.kv_cache import KVCache
+from regard.attn.mechanisms.latent import Latent
 from regard.attn.module_snapshot import has_hooks
 from regard.attn.multihead import MultiHead
 from regard.attn.terms.mask import Mask
@@ -151,7 +152,7 @@ class EncoderLayer(nn.Module):
         self,
         dim: int,
         hidden: int,
-        attention: MultiHead,
+        attention: MultiHead | Latent,
         *,
         residual: str,
         dropout: float,
@@ -261,7 +262,7 @@ class DecoderLayer(nn.Module):
 
 
 def _self_attend(
-    attention: MultiHead,
+    attention: MultiHead | Latent,
     x: Tensor,
     mask: Mask | Tensor | None,
     positions: Positions | None,

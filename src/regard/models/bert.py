@@ -66,18 +66,18 @@ class BERT(nn.Module):
         self.embedding_norm = nn.LayerNorm(width, eps)
         self.dropout = Dropout(dropout)
 
-        def layer() -> EncoderLayer:
+        def layer(number: int) -> EncoderLayer:
             return EncoderLayer(
                 width,
                 feed,
-                self.positions.multi_head(attention),
+                self.positions.multi_head(attention, number),
                 residual=norm,
                 dropout=dropout,
                 norm=lambda dim: nn.LayerNorm(dim, eps),
                 activation=nn.GELU() if activation is None else activation,
             )
 
-        self.layers = nn.ModuleList(layer() for _ in range(layers))
+        self.layers = nn.ModuleList(layer(n) for n in range(1, layers + 1))
         self.norm = nn.LayerNorm(width, eps) if norm == "pre" else nn.Identity()
         self.pooler = Pooler(width) if pooler else None
         init_weights(self, residual_std=0.02)

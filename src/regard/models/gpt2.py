@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 
 from torch import Tensor, nn
 
+from regard.attn.mechanisms.latent import Latent
 from regard.attn.multihead import MultiHead
 from regard.common import checks
 from regard.layers.causal_stack import CausalStack
@@ -19,7 +20,7 @@ def gpt2_stack(
     width: int,
     feed: int,
     layers: int,
-    multi_head: Callable[[], MultiHead],
+    multi_head: Callable[[int], MultiHead | Latent],
     *,
     activation: Activation | None = None,
     eps: float = 1e-5,
@@ -27,15 +28,18 @@ def gpt2_stack(
     memory: int = 0,
     same_length: bool = False,
 ) -> CausalStack:
-    """The blocks of GPT-2: x += attention(norm x); x += W₂ gelu(W₁ norm x); a norm behind the last."""
+    """The blocks of GPT-2: x += attention(norm x); x += W₂ gelu(W₁ norm x); a norm behind the last.
+
+    `multi_head` takes the number of a layer, from 1.
+    """
     activation = TanhGELU() if activation is None else activation
 
     def norm(dim: int) -> nn.LayerNorm:
         return nn.LayerNorm(dim, eps)
 
     blocks = [
-        EncoderLayer(width, feed, multi_head(), residual="pre", dropout=dropout, norm=norm, activation=activation)
-        for _ in range(layers)
+        EncoderLayer(width, feed, multi_head(n), residual="pre", dropout=dropout, norm=norm, activation=activation)
+        for n in range(1, layers + 1)
     ]
     return CausalStack(blocks, norm(width), memory=memory, same_length=same_length)
 
@@ -87,7 +91,7 @@ class GPT2(TransformerLanguageModel):
             width,
             feed,
             layers,
-            lambda: choice.multi_head(attention),
+            lambda layer: choice.multi_head(attention, layer),
             activation=activation,
             eps=eps,
             dropout=dropout,

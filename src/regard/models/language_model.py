@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from regard.attn.call import NOTHING, Need
 from regard.attn.kv_cache import Segment
+from regard.attn.mechanisms.latent import Latent
 from regard.attn.multihead import MultiHead
 from regard.attn.terms.sequence_masks import Documents
 from regard.decoding.protocol import LazyLogits, Step
@@ -161,7 +162,7 @@ def init_weights(model: nn.Module, *, residual_std: float, std: float = 0.02) ->
     for module in model.modules():
         if isinstance(module, nn.Embedding):
             nn.init.normal_(module.weight, std=std)
-        if isinstance(module, MultiHead | FeedForward | GatedFeedForward):
+        if isinstance(module, MultiHead | Latent | FeedForward | GatedFeedForward):
             for linear in module.children():
                 if isinstance(linear, nn.Linear):
                     nn.init.normal_(linear.weight, std=std)

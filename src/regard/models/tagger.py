@@ -200,11 +200,11 @@ class TransformerTagger(WordTagger):
             EncoderLayer(
                 width,
                 4 * width if feed is None else feed,
-                self.positions.multi_head(attention),
+                self.positions.multi_head(attention, n),
                 residual="pre",
                 dropout=dropout,
             )
-            for _ in range(layers)
+            for n in range(1, layers + 1)
         )
         self.norm = nn.LayerNorm(width)
         self._finish(width)

@@ -16,7 +16,7 @@ from regard.attn.terms.sequence_masks import Causal, Lengths
 from regard.common import checks
 from regard.decoding.protocol import LazyLogits, Step
 from regard.layers.dropout import Dropout
-from regard.layers.head_attention import head_attention
+from regard.layers.head_attention import check_cross_attention, cross_parts
 from regard.layers.lengths import length_groups
 from regard.layers.native_decoder import encode_position, native_encode, native_step, stack_caches
 from regard.layers.position_choices import PositionChoice
@@ -103,6 +103,7 @@ class Transformer(EncoderDecoder):
         checks.positive_ints("Transformer", source_size=tokens, target_size=target_size, width=width, layers=layers)
         checks.positive_ints("Transformer", decoder_layers=decoder_layers)
         checks.positive_ints("Transformer", heads=heads, feed=feed, longest=longest)
+        check_cross_attention(attention)
         choices = [PositionChoice(positions, width, heads, longest, causal, "Transformer") for causal in (False, True)]
         source, target, output = embeddings(tokens, target_size, width, tied, padding)
         # vectors are read as they are
@@ -117,24 +118,24 @@ class Transformer(EncoderDecoder):
             EncoderLayer(
                 width,
                 feed,
-                choices[0].multi_head(attention),
+                choices[0].multi_head(attention, n),
                 residual=norm,
                 dropout=dropout,
                 activation=activation,
             )
-            for _ in range(layers)
+            for n in range(1, layers + 1)
         )
         self.decoder = nn.ModuleList(
             DecoderLayer(
                 width,
                 feed,
-                choices[1].multi_head(attention),
-                MultiHead(width, heads, attention=head_attention(attention, width // heads)),
+                choices[1].multi_head(attention, n),  # type: ignore[arg-type]  # Latent is refused above
+                MultiHead(width, heads, **cross_parts(attention, width, heads, n)),
                 norm_first=norm == "pre",
                 dropout=dropout,
                 activation=activation,
             )
-            for _ in range(decoder_layers)
+            for n in range(1, decoder_layers + 1)
         )
         # without a norm after the last sublayer, the output would be a sum that grows with depth
         self.source_norm, self.target_norm = (nn.LayerNorm(width) if norm == "pre" else nn.Identity() for _ in range(2))

@@ -12,7 +12,7 @@ from regard.common import checks
 from regard.layers.adaptive_embedding import AdaptiveEmbedding
 from regard.layers.causal_stack import CausalStack
 from regard.layers.dropout import Dropout
-from regard.layers.head_attention import head_attention
+from regard.layers.head_attention import head_parts
 from regard.layers.position_choices import check_heads
 from regard.layers.transformer import EncoderLayer
 from regard.losses.vocabulary import AdaptiveSoftmax, cluster_bounds, cluster_widths
@@ -64,14 +64,13 @@ class TransformerXL(TransformerLanguageModel):
         for bias in biases[1:] if shared_uv else ():
             bias.u, bias.v = biases[0].u, biases[0].v
 
-        def layer(bias: RelativeXL) -> EncoderLayer:
-            heads_layer = MultiHead(
-                width, heads, attention=head_attention(attention, width // heads, bias, heads), bias=False
-            )
+        def layer(bias: RelativeXL, number: int) -> EncoderLayer:
+            parts = head_parts(attention, width, heads, width // heads, bias, number)
+            heads_layer = MultiHead(width, heads, bias=False, **parts)
             return EncoderLayer(width, feed, heads_layer, residual=norm, dropout=dropout)
 
         self.stack = CausalStack(
-            [layer(bias) for bias in biases],
+            [layer(bias, number) for number, bias in enumerate(biases, 1)],
             nn.LayerNorm(width) if norm == "pre" else nn.Identity(),
             memory=memory,
             same_length=same_length,

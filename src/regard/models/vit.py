@@ -58,13 +58,13 @@ class ViT(nn.Module):
             EncoderLayer(
                 width,
                 feed,
-                self.positions.multi_head(attention),
+                self.positions.multi_head(attention, n),
                 residual="pre",
                 dropout=dropout,
                 norm=lambda dim: nn.LayerNorm(dim, eps),
                 activation=nn.GELU() if activation is None else activation,
             )
-            for _ in range(layers)
+            for n in range(1, layers + 1)
         )
         self.norm = nn.LayerNorm(width, eps)
         self.pooler = Pooler(width) if pooler else None

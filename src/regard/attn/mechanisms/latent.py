@@ -43,6 +43,8 @@ class Latent(AttentionModule):
         heads(x), heads(x, source), heads.step(x, past)   as in MultiHead; `past` is a KVCache of latents
     """
 
+    reads_rows = False
+
     def __init__(
         self,
         dim: int,
@@ -118,8 +120,14 @@ class Latent(AttentionModule):
         positions: Positions | None = None,
     ) -> tuple[Tensor, KVCache]:  # "*b n d" -> "*b n d"
         """Self-attention of x to `past` and itself, and the longer cache; `positions`: those of x, and of all keys."""
-        cache = self.project_kv(x, past=past, positions=None if positions is None else positions[0])
+        cache = self.step_cache(x, past, mask, positions)
         return self(x, cache, mask=mask, positions=positions), cache
+
+    def step_cache(
+        self, x: Tensor, past: KVCache | None, mask: Mask | Tensor | None, positions: Positions | None
+    ) -> KVCache:
+        """`past` with the latents of x, as a step attends to them."""
+        return self.project_kv(x, past=past, positions=None if positions is None else positions[0])
 
     def attend_inputs(self, inputs: AttentionInputs) -> Attended:  # weights are "*b h q k"
         attention_observer = observer.observer_or_trace()

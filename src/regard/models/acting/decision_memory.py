@@ -37,7 +37,7 @@ class DecisionMemory(AgentMemory):
         super().__init__()
         self.width, self.window = width, window
         self.time = nn.Embedding(window + 1, width)
-        self.stack = gpt2_stack(width, 4 * width, layers, lambda: MultiHead(width, heads))
+        self.stack = gpt2_stack(width, 4 * width, layers, lambda layer: MultiHead(width, heads))
         init_weights(self, residual_std=0.02 / (2 * layers) ** 0.5)
 
     def init_state(self, count: int) -> MemoryState:

@@ -10,7 +10,7 @@ from regard.attn.terms.position import Sinusoidal
 from regard.attn.terms.sequence_masks import Causal, Lengths
 from regard.common import checks
 from regard.layers.dropout import Dropout
-from regard.layers.head_attention import head_attention
+from regard.layers.head_attention import cross_parts
 from regard.layers.position_choices import check_heads
 from regard.layers.transformer import FeedForward, Sublayer
 from regard.models.clips.encoders import ClipEncoder, EncodedClip, frame_windows
@@ -21,15 +21,24 @@ class SpaceTimeLayer(nn.Module):
     """x += time(norm x), x += space(norm x), x += W₂ gelu(W₁ norm x)  (Bertasius et al. 2021, divided attention).
 
     `time` attends to the steps of the same place, with `causal` to none later; `space` to the places of the same step.
-    A signal has one place and no attention over places.
+    A signal has one place and no attention over places. `number` counts layers from 1.
     """
 
     def __init__(
-        self, dim: int, heads: int, feed: int, *, attention: str | None, is_signal: bool, causal: bool, dropout: float
+        self,
+        dim: int,
+        heads: int,
+        feed: int,
+        *,
+        attention: str | None,
+        is_signal: bool,
+        causal: bool,
+        dropout: float,
+        number: int = 1,
     ) -> None:
         super().__init__()
-        self.time = MultiHead(dim, heads, attention=head_attention(attention, dim // heads))
-        self.space = None if is_signal else MultiHead(dim, heads, attention=head_attention(attention, dim // heads))
+        self.time = MultiHead(dim, heads, **cross_parts(attention, dim, heads, number))
+        self.space = None if is_signal else MultiHead(dim, heads, **cross_parts(attention, dim, heads, number))
         self.feed = FeedForward(dim, feed, dropout=dropout, activation=F.gelu)
         self.around_time, self.around_feed = (Sublayer(dim, norm_first=True, dropout=dropout) for _ in range(2))
         self.around_space = None if is_signal else Sublayer(dim, norm_first=True, dropout=dropout)
@@ -94,9 +103,16 @@ class SpaceTimeEncoder(ClipEncoder):
         self.dropout = Dropout(dropout)
         self.layers = nn.ModuleList(
             SpaceTimeLayer(
-                width, heads, feed, attention=attention, is_signal=self.is_signal, causal=causal, dropout=dropout
+                width,
+                heads,
+                feed,
+                attention=attention,
+                is_signal=self.is_signal,
+                causal=causal,
+                dropout=dropout,
+                number=n,
             )
-            for _ in range(layers)
+            for n in range(1, layers + 1)
         )
         self.norm = nn.LayerNorm(width)
 

@@ -12,7 +12,7 @@ from regard.attn.terms.rotary import Rotary
 from regard.common import checks
 from regard.layers.causal_stack import CausalStack
 from regard.layers.dropout import Dropout
-from regard.layers.head_attention import head_attention
+from regard.layers.head_attention import head_parts
 from regard.layers.position_choices import check_heads
 from regard.layers.transformer import Activation, EncoderLayer, GatedFeedForward
 from regard.models.language_model import TransformerLanguageModel, init_weights
@@ -42,7 +42,7 @@ class CausalDecoder(TransformerLanguageModel):
         super().__init__()
         name = type(self).__name__
         checks.positive_ints(name, vocabulary=vocabulary, window=1 if window is None else window)
-        width = layers[0].attention.query.in_features
+        width = layers[0].attention.out.out_features
         self.scale = scale
         self.embedding = nn.Embedding(vocabulary, width)
         self.dropout = Dropout(dropout)
@@ -85,16 +85,11 @@ def llama_layers(
     dim = head_width(owner, width, heads, head_dim)
     rotate = Rotary(dim) if rotate is None else rotate
 
-    def layer() -> EncoderLayer:
+    def layer(number: int) -> EncoderLayer:
+        parts = head_parts(attention, width, heads, dim, layer=number)
+        norm_of_model = {} if qk_norm is None else {"qk_norm": qk_norm(dim)}
         multi_head = MultiHead(
-            width,
-            heads,
-            kv_heads=kv_heads,
-            head_dim=dim,
-            attention=head_attention(attention, dim, None, heads),
-            qk_norm=None if qk_norm is None else qk_norm(dim),
-            rotate=rotate,
-            bias=bias,
+            width, heads, kv_heads=kv_heads, head_dim=dim, rotate=rotate, bias=bias, **(parts | norm_of_model)
         )
         return EncoderLayer(
             width,
@@ -107,7 +102,7 @@ def llama_layers(
             feed=functools.partial(GatedFeedForward, bias=feed_bias),
         )
 
-    return [layer() for _ in range(layers)]
+    return [layer(n) for n in range(1, layers + 1)]
 
 
 def head_width(owner: str, width: int, heads: int, head_dim: int | None) -> int:
