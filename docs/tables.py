@@ -271,6 +271,43 @@ def devices() -> Iterator[str]:
     return devices()
 
 
+# pages of mechanisms that the claim about new mechanisms ranks: the name there, the variant, and the place of it
+RANKED = {
+    "qk-norm": ("QK-norm", "", "beside"),
+    "output-gate": ("output gate", " with a gate per head", "beside"),
+    "null": ("sink", " with a sink per head", "beside"),
+    "softpick": ("softpick", "", "beside"),
+    "relu": ("ReLU", " with p = 1", "beside"),
+    "selective": ("selective", "", "beside"),
+    "stick-breaking": ("stick-breaking", "", "in the place of"),
+    "forgetting": ("forgetting", "", "in the place of"),
+    "cope": ("CoPE", "", "in the place of"),
+    "fire": ("FIRE", "", "in the place of"),
+}
+
+
+def ranked(name: str, variant: str, where: str) -> Callable[[], Iterator[str]]:
+    """The loss of a mechanism beside that of softmax with rotary positions, from the results of the claim."""
+
+    def lines() -> Iterator[str]:
+        claim = json.loads((ROOT / "benchmarks/results/claims/new-mechanisms.json").read_text(encoding="utf-8"))
+        values = next(p["values"] for p in claim["points"] if (p["panel"], p["x"]) == ("difference", name))
+        mean, torch_version = sum(values) / len(values), claim["about"]["versions"]["torch"].partition("+")[0]
+        more = "lower" if mean < 0 else "higher"
+        spread = f"{min(values):+.3f} to {max(values):+.3f} over {claim['seeds']} seeds"
+        link = "[claim and command](../claims.md#which-of-the-new-mechanisms-helps-at-this-size)"
+        yield from textwrap.wrap(
+            f"Measured{variant}: after {claim['settings']['steps']} steps of a small language model, {where} rotary "
+            f"positions, the loss is {abs(mean):.3f} nats per character {more} than that of softmax ({spread}; "
+            f"torch {torch_version}, {claim['about']['date']}; {link}).",
+            140,
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+
+    return lines
+
+
 # {file: {list: its lines}}
 LISTS: dict[str, dict[str, Callable[[], Iterator[str]]]] = {
     "mkdocs.yml": {"pages": navigation},
@@ -289,6 +326,7 @@ LISTS: dict[str, dict[str, Callable[[], Iterator[str]]]] = {
     "docs/reference/terms.md": {
         "terms": reference("scores", "biases", "masks", "normalizers", "reads", "positions"),
     },
+    **{f"docs/mechanisms/{page}.md": {"measured": ranked(*words)} for page, words in RANKED.items()},
 }
 
 

@@ -27,6 +27,8 @@ from unittest import mock
 
 ROOT = Path(__file__).parents[2]
 PAGES = [path for path in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))] if path.exists()]
+# pages whose examples print what stands behind them
+MECHANISMS = ROOT / "docs/mechanisms"
 # pages whose commands run: these are small on purpose
 COMMANDED = {
     ROOT / f"docs/guides/{name}.md"
@@ -181,8 +183,13 @@ def run(page: Path) -> None:
         elif block.language == "python":
             # The empty lines make a traceback point at the line of the page.
             code = compile("\n" * block.line + block.text, str(page), "exec")
-            with contextlib.redirect_stdout(io.StringIO()), in_process():
+            output = io.StringIO()
+            with contextlib.redirect_stdout(output), in_process():
                 exec(code, namespace)
+            if page.parent == MECHANISMS and (lines := shown(text, block)):
+                assert output.getvalue().splitlines() == lines, (
+                    f"{page.name}:{block.line + 1} prints\n{output.getvalue()}"
+                )
         elif page in COMMANDED:
             place = f"{page.name}:{block.line + 1}"
             printed = "".join(command(words, place) for words in commands(block.text))

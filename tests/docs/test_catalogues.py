@@ -1,5 +1,6 @@
 """The pages of mechanisms and of gates: every name has one, every page has a formula, a picture and an example."""
 
+import importlib.util
 import inspect
 import re
 from collections.abc import Collection
@@ -7,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from tests.docs.pages import ROOT, script
+from tests.docs.pages import ROOT, blocks, script, shown
 from tests.for_each import for_each
 
 import regard
@@ -58,6 +59,40 @@ def test_page_has_formula_picture_and_example(page: Path) -> None:
     for heading in ("Pitfalls", "When to use it", "Example"):
         assert f"\n## {heading}\n" in text
     assert PICTURE.findall(text) == [f"{page.stem}.png"]
+
+
+# pages that are older than this rule; a new page is none of them
+WITHOUT_FAILURE = {
+    *("additive", "alibi", "bidaf", "co-attention", "cosine", "distance", "dot", "entmax", "general", "gumbel", "hard"),
+    *("key-value", "linear", "local", "location", "location-sensitive", "memory-hop", "monotonic", "multi-head"),
+    *("pooling", "set-distance", "shaw", "sigmoid", "sparsemax", "t5", "temperature", "topk", "transformer-xl"),
+    *("trilinear", "uniform", "unnormalized"),
+}
+# `python -m benchmarks…`, torch 2.13.0, 2026-11-19, with or without words between
+MEASURED = re.compile(r"`python -m (?P<module>benchmarks[\w.]*)[^`]*`.*?(\d{4}-\d\d-\d\d).*?[.)]\s", re.DOTALL)
+CLAIM = re.compile(r"torch [\d.]+,\s\d{4}-\d\d-\d\d;\s\[claim\sand\scommand\]\(\.\./claims\.md#(?P<anchor>[\w-]+)\)")
+
+
+@for_each(
+    "page", [page for page in CATALOGUES[0].pages if page.stem not in WITHOUT_FAILURE], ids=lambda page: page.stem
+)
+def test_page_of_a_mechanism_has_a_number_and_a_failure(page: Path) -> None:
+    """A number with its command, versions and date; and a case in which the mechanism fails, with what it prints."""
+    text = page.read_text(encoding="utf-8")
+    counted = MEASURED.search(text)
+    if counted is not None:
+        assert importlib.util.find_spec(counted["module"]) is not None
+        assert re.search(r"torch\s\d+\.\d+\.\d+", counted[0]), "the version of torch"
+    else:
+        claim = CLAIM.search(text)
+        assert claim is not None, "a number: `python -m benchmarks...`, torch 2.13.0, 2026-11-19; or that of a claim"
+        claims = (ROOT / "docs/claims.md").read_text(encoding="utf-8")
+        assert f"](#{claim['anchor']})" in claims
+    section = re.search(r"^## Where it fails\n(.*?)^## ", text, re.DOTALL | re.MULTILINE)
+    assert section is not None, "## Where it fails"
+    (block,) = blocks(section[1])
+    assert block.run
+    assert shown(section[1], block), "what the block prints, as ```text"
 
 
 @each_catalogue

@@ -73,7 +73,7 @@ def test_every_mechanism_is_taken_or_refused_when_it_is_built(name: str) -> None
     if name in POSITIONS:
         sentence = f"encodes positions, beside any .*; leave it out, and give positions='{name}' to a model that has"
     if name in ("selective", "latent"):
-        sentence = ".*; take a model without cross-attention"
+        sentence = "is for models of one text, .*; choose another attention"
     for attention in (name, ["dot", "dot", name]):
         if name in NAMED_PARTS and attention is not name:
             sentence = "is made of all heads of a layer"

@@ -40,7 +40,7 @@ REFUSED: dict[tuple[str, str], dict[str, str]] = {
         key: {
             **{name: ENCODES_POSITIONS for name in POSITIONS if name in regard.MECHANISMS},
             **dict.fromkeys(("moba", "nsa"), SELECTS_BY_INDEX),
-            **dict.fromkeys(("selective", "latent") if key[0] == "translate" else (), "without cross-attention"),
+            **dict.fromkeys(("selective", "latent") if key[0] == "translate" else (), "is for models of one text"),
         }
         for key in MODELS
         if "positions" in MODELS[key]

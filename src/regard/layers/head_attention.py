@@ -16,10 +16,10 @@ from regard.attn.terms.score import Location
 from regard.common import checks
 from regard.common.position_names import PositionName
 
-# mechanisms of self-attention alone, and their reasons
+# mechanisms for models of one text alone, and what they need
 _NOT_ACROSS = {
-    "selective": "reads the scores of earlier queries, in causal self-attention",
-    "latent": "rotates keys by positions in one sequence",
+    "selective": "it reads the scores of earlier queries, in causal self-attention",
+    "latent": "it rotates keys by positions in one text",
 }
 
 
@@ -46,7 +46,8 @@ def check_cross_attention(attention: str | Sequence[str] | None) -> None:
     """Raises if heads that attend to another sequence cannot have this attention."""
     if isinstance(attention, str) and attention in _NOT_ACROSS:
         raise ValueError(
-            f"attention={attention!r} {_NOT_ACROSS[attention]}; take a model without cross-attention, such as gpt2"
+            f"attention={attention!r} is for models of one text, such as gpt2, bert and the tagger: "
+            f"{_NOT_ACROSS[attention]}; choose another attention"
         )
 
 
