@@ -87,8 +87,8 @@ BAD: dict[type[Exception], dict[str, Callable[[], object]]] = {
         "v must be a tensor, got a KVCache; pass a cache by name, project_kv(k, past=cache)": lambda: MultiHead(
             8, 4
         ).project_kv(t(2, 3, 8), regard.KVCache(K, V)),
-        "the cache holds values of torch.bfloat16, but q is torch.float32 … under autocast": lambda: regard.attention(
-            Q, regard.KVCache(K.bfloat16(), V.bfloat16())
+        "the cache holds values of torch.float32, more than the torch.bfloat16 of q … .to(torch.float32)": (
+            lambda: regard.attention(Q.bfloat16(), regard.KVCache(K, V))
         ),
         "a map is indexed by integers, slices and lists, one per axis, got ...; write : for a whole axis": lambda: (
             regard.attend(Q, K, need=regard.Need(map=True)).map[...]

@@ -1,10 +1,13 @@
 """A KVCache is a value: what was handed out never changes, and growing it copies little."""
 
 import itertools
+from typing import Any
 
 import pytest
 import torch
+from tests.for_each import for_each
 
+import regard
 from regard import Attention, KVCache, Lengths
 from regard.attn import Segment, kv_cache, nonfinite
 
@@ -113,6 +116,29 @@ def test_positions_grow_with_the_keys() -> None:
     k, v = more(2)
     grown = KVCache(k, v, torch.tensor([4, 6])).extend(*more(1), torch.tensor([9]))
     assert grown.positions.tolist() == [4, 6, 9]
+
+
+@for_each("kind", ["one", "per head", "score", "plain"])
+def test_a_cache_of_autocast_is_read_outside(kind: str) -> None:
+    x, mask = torch.randn(2, 5, 6, requires_grad=True), Lengths(torch.tensor([5, 3]))
+    several = [Attention(), Attention(regard.scores.Cosine())]
+    layers: dict[str, Any] = {
+        "one": regard.MultiHead(6, 2),
+        "per head": regard.MultiHead(6, 2, attention=several),
+        "score": Attention(regard.scores.Bilinear(6, 6)),
+        "plain": Attention(),
+    }
+    layer = layers[kind]
+    with torch.autocast("cpu", torch.bfloat16):
+        cache = layer.project_kv(x, x.bfloat16())
+    wide = KVCache(cache.keys.float(), cache.values.float())
+    assert cache.values.dtype == torch.bfloat16
+    for _ in range(2):  # the second call has a plan
+        for allowed in (None, mask):
+            torch.testing.assert_close(layer(x, cache, mask=allowed), layer(x, wide, mask=allowed))
+    out = layer(x, cache)
+    out.sum().backward()
+    assert out.dtype == torch.float32
 
 
 def test_reorder_takes_samples() -> None:

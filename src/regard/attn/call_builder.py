@@ -146,6 +146,8 @@ def _from_cache(
         raise ValueError(
             f"v must be None when k is a KVCache, which has its own values, got v {checks.shape(v)}; leave v out"
         )
+    if not is_autocasting(q):
+        cache = cache.widen(q.dtype)
     if positions is None and cache.positions is not None:
         count = q.shape[-2]
         if len(cache) < count:
@@ -167,8 +169,8 @@ def check_tensors(q: Tensor, k: Tensor, v: Tensor, is_cached: bool) -> None:
     has_mixed_dtypes = (q.dtype != k.dtype and not is_cached) or q.dtype != v.dtype
     if has_mixed_dtypes and is_cached and not is_autocasting(q):
         raise TypeError(
-            f"the cache holds values of {v.dtype}, but q is {q.dtype}; read a cache that was made under autocast under "
-            f"autocast too, or make it again in {q.dtype}"
+            f"the cache holds values of {v.dtype}, more than the {q.dtype} of q; make it again in {q.dtype}, or cast q "
+            f"with .to({v.dtype})"
         )
     if has_mixed_dtypes and not is_autocasting(q):
         raise TypeError(

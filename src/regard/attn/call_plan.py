@@ -96,7 +96,7 @@ def signature_of(inputs: AttentionInputs, terms: Terms, backend: str | None) -> 
     # the checks tell what is wrong with anything but tensors, or with nested ones, which have no shape
     if type(q) is not Tensor or k is None or choose_route(k, v) != "direct" or is_autocasting(q):
         return None
-    if q.is_nested or k.is_nested or v.is_nested:
+    if q.is_nested or k.is_nested or v.is_nested or (cache is not None and v.dtype != q.dtype):
         return None
     if q.is_cuda and torch.cuda.is_current_stream_capturing():  # which backends may run is another question there
         return None

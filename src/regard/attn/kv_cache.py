@@ -123,6 +123,14 @@ class KVCache:
         keys, values = self.keys.index_select(0, index), self.values.index_select(0, index)
         return KVCache(keys, values, positions, None, None, finite_length, votes)
 
+    def widen(self, dtype: torch.dtype) -> "KVCache":
+        """This cache in a floating type that holds all of its numbers, as one made under autocast is read outside."""
+        if self.values.dtype == dtype or torch.promote_types(self.values.dtype, dtype) != dtype:
+            return self
+        keys = self.keys
+        keys = keys.to(torch.promote_types(keys.dtype, dtype)) if keys.is_floating_point() else keys
+        return replace(self, keys=keys, values=self.values.to(dtype), _store=None, _like=self)
+
     def select_queries(self, index: Tensor) -> "KVCache":  # "b n2"
         """The cache that the queries `index`, each behind the keys of all, continue."""
         if self.votes is None:

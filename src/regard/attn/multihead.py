@@ -385,7 +385,7 @@ class MultiHead(AttentionModule):
             keys = len(k) if isinstance(k, KVCache) else k.shape[-2]
             check_positions(tokens, tuple(q.shape[:-2]), q.shape[-2], keys, q.device)
         if isinstance(k, KVCache):
-            memory = k
+            memory = k if is_autocasting(q) else k.widen(q.dtype)
         else:
             memory = self.project_kv(k, v=v, positions=j if self.rotate is not None else None)
         queries = self._split(self.query(q), self.head_dim)
