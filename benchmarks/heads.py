@@ -13,7 +13,7 @@ from torch import Tensor, nn
 import regard
 from benchmarks.table import Case, Row, absent, cost, gain
 from benchmarks.timing import Effort, backward, compare
-from regard.layers import Differential, Latent, OutputGate, RMSQKNorm
+from regard.layers import Differential, ForgetGate, Latent, OutputGate, RMSQKNorm
 from regard.normalizers import TalkingWeights, WithNullSlot
 from regard.scores import SoftCap, TalkingScores
 
@@ -204,9 +204,10 @@ PARTS: dict[str, tuple[Callable[[], dict[str, Any]], float | None]] = {
     "gate per channel": (lambda: {"gate": OutputGate(DIM, HEADS, WIDTH)}, 1.2),
     "differential": (lambda: {"difference": Differential(WIDTH)}, None),
     "talking heads": (lambda: _attention(score=TalkingScores(HEADS), normalize=TalkingWeights(HEADS)), None),
+    "forget gate": (lambda: {"forget": ForgetGate(DIM, HEADS)}, None),
 }
 # those whose decoding step is no native kernel
-PYTHON_STEPS = ("differential", "talking heads")
+PYTHON_STEPS = ("talking heads", "forget gate")
 
 
 def _with_parts() -> dict[str, regard.MultiHead]:

@@ -93,6 +93,12 @@ PARTS: dict[str, Callable[[int, int, int], dict[str, object]]] = {
     "one slot": lambda dim, heads, d: {
         "attention": Attention(SoftCap(0.5, regard.Dot(0.7)), normalize=WithNullSlot(regard.Softmax(0.6), score=0.4))
     },
+    "difference": lambda dim, heads, d: {"difference": Differential(d, layer=3)},
+    "difference, gate": lambda dim, heads, d: {
+        "difference": Differential(d),
+        "gate": OutputGate(dim, heads // 2, 2 * d),
+        "attention": Attention(SoftCap(0.3), normalize=WithNullSlot(score=Learnable(0.0, heads=heads))),
+    },
     "rotary": lambda dim, heads, d: {"rotate": regard.Rotary(d + d % 2)},
     "neighbours": lambda dim, heads, d: {"rotate": regard.Rotary(d + d % 2, pairs="neighbours")},
     "part of a head": lambda dim, heads, d: {"rotate": regard.Rotary(d + d % 2, rotary_dim=4)},
@@ -113,7 +119,7 @@ PARTS: dict[str, Callable[[int, int, int], dict[str, object]]] = {
 @for_each("name", PARTS)
 @pytest.mark.parametrize("level", [0, 1, 2])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize(("batch", "heads", "d"), [(1, 4, 16), (9, 6, 5)])
+@pytest.mark.parametrize(("batch", "heads", "d"), [(1, 4, 16), (9, 8, 5)])
 def test_steps_with_parts_equal_the_whole_sequence(
     name: str,
     batch: int,
@@ -167,6 +173,25 @@ def test_a_plan_with_parts_is_never_stale(change: str) -> None:
         torch.testing.assert_close(steps(heads, x)[0], heads(x, mask=regard.Causal()), rtol=1e-5, atol=1e-5)
 
 
+DIFFERENCE_CHANGES: dict[str, Callable[[Differential], object]] = {
+    "in place": lambda difference: difference.query_1.data.add_(1.0),
+    "parameter": lambda difference: setattr(difference, "key_2", nn.Parameter(torch.randn(3))),
+    "layer": lambda difference: setattr(difference, "layer", 7),
+    "norm": lambda difference: setattr(difference, "norm", nn.Tanh()),
+    "eps": lambda difference: setattr(difference.norm, "eps", 0.5),
+    "subtract": lambda difference: setattr(difference, "subtract", lambda t: t.chunk(2, dim=-3)[0]),
+}
+
+
+@for_each("change", DIFFERENCE_CHANGES)
+def test_a_plan_with_a_difference_is_never_stale(change: str) -> None:
+    heads, x = MultiHead(12, 4, difference=Differential(3)).eval(), torch.randn(2, 5, 12)
+    with torch.no_grad():
+        steps(heads, x)
+        DIFFERENCE_CHANGES[change](heads.difference)
+        torch.testing.assert_close(steps(heads, x)[0], heads(x, mask=regard.Causal()), rtol=1e-5, atol=1e-5)
+
+
 @parts_here
 def test_parts_of_other_sizes_and_classes_are_not_native(native: list[bool]) -> None:
     class Halved(RMSQKNorm):
@@ -175,10 +200,13 @@ def test_parts_of_other_sizes_and_classes_are_not_native(native: list[bool]) -> 
 
     x = torch.randn(2, 4, 12)
     paired = MultiHead(12, 4, difference=Differential(3)).eval()
+    paired.difference.norm = nn.RMSNorm(6)
     with torch.no_grad():
         for heads in (MultiHead(12, 3, qk_norm=Halved(4)).eval(), paired):
             torch.testing.assert_close(steps(heads, x)[0], heads(x, mask=regard.Causal()), rtol=1e-5, atol=1e-5)
-        assert "(forgetting or a difference is more)" in paired.explain_step(x[:, :1].contiguous())
+        assert "differences and gates of this library (forgetting is more)" in paired.explain_step(
+            x[:, :1].contiguous()
+        )
         short = MultiHead(12, 3, qk_norm=RMSQKNorm(4)).eval()
         short.qk_norm.key_gain = nn.Parameter(torch.ones(2))
         with pytest.raises(RuntimeError, match="normalized_shape"):

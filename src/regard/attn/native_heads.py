@@ -25,8 +25,8 @@ from regard.kernels.native_library import has_kernel, unsupported_reason
 MOST_ROWS = 64
 
 _NOT_PLAIN = (
-    "the heads are more than linear layers, a softmax of dot products, their bound or null slot, and norms, rotations "
-    "and gates of this library (forgetting or a difference is more), or have hooks"
+    "the heads are more than linear layers, a softmax of dot products, their bound or null slot, and norms, rotations, "
+    "differences and gates of this library (forgetting is more), or have hooks"
 )
 
 
@@ -151,7 +151,9 @@ def _plan(
     if weights is None:
         return _NOT_PLAIN
     if weights.parts is not None and not has_kernel(HEADS_STEP_WITH_PARTS):
-        return "the native library was built without its kernel for norms, rotations, bounds, null slots and gates"
+        return (
+            "the native library was built without its kernel for norms, rotations, null slots and other parts of heads"
+        )
     if x.dtype != weights.dtype or x.shape[2] != weights.dim:
         return "x is not of the width and the type of the weights"
     if past is not None and not _fits(past, x, weights):

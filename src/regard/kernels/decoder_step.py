@@ -19,7 +19,7 @@ from regard.kernels.native_library import call_kernel
 # none for the attention to a source
 LAYER_WEIGHTS = 22
 # kernels of a step of heads; a library may lack the second one
-HEADS_STEP, HEADS_STEP_WITH_PARTS = "regard_heads_step", "regard_heads_parts_step"
+HEADS_STEP, HEADS_STEP_WITH_PARTS = "regard_heads_step", "regard_heads_step_with_parts"
 
 
 def addresses(parameters: Sequence[Tensor | None]) -> Any:
@@ -43,6 +43,8 @@ class StepParts(ctypes.Structure):
         *((name, ctypes.c_void_p) for name in ("sink", "cosine", "sine")),
         *((name, ctypes.c_int64) for name in ("norm", "gates", "sink_step", "pairs", "neighbours")),
         *((name, ctypes.c_double) for name in ("eps", "base", "cap", "cooling")),
+        ("difference", ctypes.c_void_p * 4),
+        *((name, ctypes.c_double) for name in ("start", "difference_eps")),
     )
 
 

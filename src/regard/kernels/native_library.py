@@ -84,7 +84,7 @@ _SIGNATURES: dict[str, list[Any]] = {
         *(*_COMMON, *[_LONG] * 6, _DOUBLE, _INT, _INT64, _INT64, *[_ROWS] * 3),
         *(_REAL, _REAL, _ROWS, *[_REAL] * 3),
     ],
-    "regard_heads_parts_step": [*_COMMON, *[_LONG] * 6, _DOUBLE, _ADDRESS, _ADDRESS, _ADDRESS, _REAL, _REAL],
+    "regard_heads_step_with_parts": [*_COMMON, *[_LONG] * 6, _DOUBLE, _ADDRESS, _ADDRESS, _ADDRESS, _REAL, _REAL],
     "regard_nonfinite": [_INT, _LONG, _ADDRESS],
     "regard_gelu": [*_COMMON, _LONG, *[_REAL] * 3],
     "regard_int8_linear": [*_COMMON, *[_LONG] * 3, _INT, _INT, _FLOAT, _BYTE, *[_FLOAT] * 4],
@@ -103,7 +103,7 @@ _SIGNATURES: dict[str, list[Any]] = {
     ],
 }
 # kernels that a library of the same interface may lack, as it was built before they were added
-_NEWEST = frozenset({"regard_heads_parts_step"})
+_NEWEST = frozenset({"regard_heads_step_with_parts"})
 # the places of tensors among the arguments of a call
 _BUFFERS = {
     name: [(place, kind) for place, kind in enumerate(kinds[len(_COMMON) :]) if isinstance(kind, Buffer)]

@@ -1,4 +1,4 @@
-"""What a native step computes beside projections and softmax(q k): norms, rotations, caps, null slots, output gates."""
+"""What a native step has beside projections and softmax(q k): norms, rotations, caps, slots, differences, gates."""
 
 import ctypes
 from typing import Any, NamedTuple
@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from regard.attn.backends.dot_softmax import plain_scale
+from regard.attn.heads.differential import Differential
 from regard.attn.heads.output_gate import OutputGate
 from regard.attn.heads.qk_norm import L2QKNorm, LayerQKNorm, QKNorm, RMSQKNorm, WholeRMSQKNorm
 from regard.attn.layer import Attention
@@ -33,7 +34,7 @@ def native_parts(heads: Any) -> NativeParts | None:
     attention = heads.attention
     if type(attention) is not Attention or attention.bias is not None or attention.backend is not None:
         return None
-    known = heads.qk_norm, heads.rotate, heads.gate
+    known = heads.qk_norm, heads.rotate, heads.difference, heads.gate
     if any(all(part is not each for each in known) for part in heads.extra_parts):
         return None
     if attention.training and attention.dropout:
@@ -67,6 +68,8 @@ def native_parts(heads: Any) -> NativeParts | None:
         if type(heads.rotate) is not Rotary or heads.rotate.dim != heads.head_dim:
             return None
         parts.pairs, parts.neighbours = heads.rotate.rotary_dim // 2, heads.rotate.pairs == "neighbours"
+    if heads.difference is not None and not _add_difference(parts, heads, tensors):
+        return None
     if heads.gate is not None and not _add_gate(parts, heads, tensors):
         return None
     return NativeParts(scale * temperature, parts, tensors, constants)
@@ -99,13 +102,31 @@ def _add_norm(parts: StepParts, heads: Any, tensors: list[Tensor]) -> bool:
     return True
 
 
+def _add_difference(parts: StepParts, heads: Any, tensors: list[Tensor]) -> bool:
+    """Writes the difference of maps; False if it is of another class, or its vectors and norm of another width."""
+    difference = heads.difference
+    if type(difference) is not Differential or "subtract" in difference.__dict__ or heads.heads % 2:
+        return False
+    norm = difference.norm
+    if type(norm) is not torch.nn.RMSNorm or norm.weight is not None or norm.normalized_shape != (2 * heads.head_dim,):
+        return False
+    vectors = [difference.query_1, difference.key_1, difference.query_2, difference.key_2]
+    if norm.eps is None or any(vector.numel() != heads.head_dim for vector in vectors):
+        return False
+    parts.difference = (ctypes.c_void_p * 4)(*(vector.data_ptr() for vector in vectors))
+    parts.start, parts.difference_eps = difference.start, norm.eps
+    tensors += vectors
+    return True
+
+
 def _add_gate(parts: StepParts, heads: Any, tensors: list[Tensor]) -> bool:
     """Writes the gate of the output; False if it is of another class, or its layer is quantized."""
     gate = heads.gate
     if type(gate) is not OutputGate or type(gate.map) is not torch.nn.Linear:
         return False
     gates = gate.heads * gate.channels
-    if gate.heads != heads.heads or tuple(gate.map.weight.shape) != (gates, heads.query.in_features):
+    outputs = heads.heads if heads.difference is None else heads.heads // 2
+    if gate.heads != outputs or tuple(gate.map.weight.shape) != (gates, heads.query.in_features):
         return False
     if gate.map.bias is not None and tuple(gate.map.bias.shape) != (gates,):
         return False

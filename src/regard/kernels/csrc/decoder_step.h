@@ -137,10 +137,10 @@ TARGET static void NAME(gate_heads)(const step_shape *t, i64 in, const REAL *x, 
         for (i64 c = 0; c < channels; c++) a[i * channels + c] *= opening[i];
 }
 
-/* softmax(scale q kᵀ) v of one query over `count` cached keys, of one head; s has room for the scores; no key gives zeros. A null slot takes the
- * weight of its score `sink`, if there is one. */
-TARGET static void NAME(attend_keys)(const REAL *q, const REAL *keys, i64 key_row, const REAL *values, i64 value_row, const i64 *index, i64 count,
-                                     i64 width, const step_parts *parts, const REAL *sink, REAL *s, REAL *out) {
+/* s: the weights of one query over `count` cached keys of one head, before the division by their sum; returns 1 / sum, or 0 without a key. A null slot
+ * takes the weight of its score `sink`, if there is one. */
+TARGET static INLINE REAL NAME(weigh_keys)(const REAL *q, const REAL *keys, i64 key_row, const i64 *index, i64 count, i64 width, const step_parts *parts,
+                                           const REAL *sink, REAL *s) {
     const i64 whole = width / LANES * LANES;
     REAL most = (REAL)-INFINITY;
     i64 j = 0;
@@ -183,8 +183,12 @@ TARGET static void NAME(attend_keys)(const REAL *q, const REAL *keys, i64 key_ro
         for (; j < count; j++) total += s[j];
     }
     if (sink) total += (REAL)exp((double)(slot - most));
-    const REAL scale = count ? 1 / total : 0;
-    i64 first = 0;
+    return count ? 1 / total : 0;
+}
+
+/* the sum of `count` cached values of one head, weighted by scale s */
+TARGET static INLINE void NAME(read_values)(const REAL *s, REAL scale, const REAL *values, i64 value_row, const i64 *index, i64 count, i64 width, REAL *out) {
+    i64 first = 0, j;
     for (; first + 4 * LANES <= width; first += 4 * LANES) {
         VEC a0 = ALL(0), a1 = ALL(0), a2 = ALL(0), a3 = ALL(0);
         for (j = 0; j < count; j++) {
@@ -207,23 +211,57 @@ TARGET static void NAME(attend_keys)(const REAL *q, const REAL *keys, i64 key_ro
     }
 }
 
+/* softmax(scale q kᵀ) v of head h of one row, q at `place`; s has room for the weights of the keys */
+TARGET static void NAME(attend_head)(const step_shape *t, const keys_of_row *row, i64 h, const REAL *q, i64 p, REAL *s, REAL *one, REAL *out) {
+    const REAL *keys = row->keys, *values = row->values, *sink = t->parts ? t->parts->sink : NULL;
+    const i64 head = h / (t->heads / t->kv_heads);
+    for (i64 i = 0; i < t->width; i++) one[i] = q[i * p] * (REAL)t->scale;
+    const REAL scale = NAME(weigh_keys)(one, keys + head * row->key[1], row->key[2], row->index, row->count, t->width, t->parts,
+                                        sink ? sink + h * t->parts->sink_step : NULL, s);
+    if (out) NAME(read_values)(s, scale, values + head * row->value[1], row->value[2], row->index, row->count, t->width, out);
+    else for (i64 j = 0; j < row->count; j++) s[j] *= scale;
+}
+
+/* λ of a difference: exp(a · b) − exp(c · d) + λ₀ */
+static REAL NAME(difference_factor)(const step_parts *parts, i64 width) {
+    REAL product[2] = {0, 0};
+    for (int n = 0; n < 2; n++)
+        for (i64 i = 0; i < width; i++) product[n] += ((const REAL *)parts->difference[2 * n])[i] * ((const REAL *)parts->difference[2 * n + 1])[i];
+    return (REAL)(exp((double)product[0]) - exp((double)product[1]) + parts->start);
+}
+
+/* The first map of heads h and h + heads / 2 minus λ times the second, of the values of both, RMS-normed and times 1 − λ₀; no panels. Weights are
+ * subtracted before values are read, which are read once. */
+TARGET static void NAME(attend_pair)(const step_shape *t, const keys_of_row *row, i64 h, REAL factor, const REAL *q, REAL *s, REAL *one, REAL *out) {
+    const i64 other = h + t->heads / 2, group = t->heads / t->kv_heads, width = t->width;
+    const REAL *values = row->values;
+    REAL *second = s + t->longest, squares = 0;
+    NAME(attend_head)(t, row, h, q + h * width, 1, s, one, NULL);
+    NAME(attend_head)(t, row, other, q + other * width, 1, second, one, NULL);
+    for (i64 j = 0; j < row->count; j++) s[j] -= factor * second[j];
+    for (int n = 0; n < 2; n++)
+        NAME(read_values)(s, 1, values + (n ? other : h) / group * row->value[1], row->value[2], row->index, row->count, width, out + n * width);
+    for (i64 i = 0; i < 2 * width; i++) squares += out[i] * out[i];
+    const REAL norm = (REAL)((1 - t->parts->start) / sqrt((double)squares / (double)(2 * width) + t->parts->difference_eps));
+    for (i64 i = 0; i < 2 * width; i++) out[i] *= norm;
+}
+
 /* Attention of rows from..from+rows to their cache: q (rows, heads width) to a of the same shape, both in panels. */
 TARGET static void NAME(attend_rows)(const step_shape *t, const i64 *cache, const REAL *q, REAL *a, REAL *s, i64 from, i64 rows, i64 p, int own) {
-    const i64 d = t->heads * t->width, group = t->heads / t->kv_heads;
+    const i64 d = t->heads * t->width;
     const REAL *keys = (const REAL *)(intptr_t)cache[0], *values = (const REAL *)(intptr_t)cache[1];
-    const i64 *k = cache + 2, *v = cache + 5;
-    REAL *one = s + t->longest, *result = one + t->width;
-    const REAL *sink = t->parts ? t->parts->sink : NULL;
+    const int paired = t->parts && t->parts->difference[0];
+    const REAL factor = paired ? NAME(difference_factor)(t->parts, t->width) : 0;
+    REAL *one = s + 2 * t->longest, *result = one + t->width;
     for (i64 r = 0; r < rows; r++) {
         const i64 row = from + r, sentence = row / t->per;
-        const i64 *index = own && t->index ? t->index + row * t->columns : NULL;
         const i64 past = own && t->counts ? t->counts[row] : t->columns, length = own ? past : t->lengths[sentence], end = own || length < t->source ? length : t->source;
-        const i64 count = end < 0 ? 0 : end;
-        for (i64 h = 0; h < t->heads; h++) {
-            const i64 head = h / group, place = r / p * p * d + h * t->width * p + r % p;
-            for (i64 i = 0; i < t->width; i++) one[i] = q[place + i * p] * (REAL)t->scale;
-            NAME(attend_keys)(one, keys + sentence * k[0] + head * k[1], k[2], values + sentence * v[0] + head * v[1], v[2], index, count,
-                              t->width, t->parts, sink ? sink + h * t->parts->sink_step : NULL, s, result);
+        keys_of_row of = {keys + sentence * cache[2], values + sentence * cache[5], cache + 2, cache + 5, own && t->index ? t->index + row * t->columns : NULL,
+                          end < 0 ? 0 : end};
+        for (i64 h = 0; paired && h < t->heads / 2; h++) NAME(attend_pair)(t, &of, h, factor, q + r * d, s, one, a + r * d + 2 * h * t->width);
+        for (i64 h = 0; !paired && h < t->heads; h++) {
+            const i64 place = r / p * p * d + h * t->width * p + r % p;
+            NAME(attend_head)(t, &of, h, q + place, p, s, one, result);
             for (i64 i = 0; i < t->width; i++) a[place + i * p] = result[i];
         }
     }
@@ -275,7 +313,7 @@ TARGET static int NAME(decoder_step)(const void *context, i64 begin, i64 end) {
     const i64 d = t->d, inner = t->heads * t->width, most = t->block < t->rows ? t->block : t->rows;
     const i64 p = most <= FEW || t->scales || t->parts ? 1 : 2 * LANES, room = (most + p - 1) / p * p;
     const i64 wide = inner > d ? inner : d, hidden = t->feed > wide ? t->feed : wide;
-    REAL *x = malloc((size_t)(room * (2 * d + 2 * wide + hidden) + t->longest + 2 * t->width + 1) * sizeof(REAL));
+    REAL *x = malloc((size_t)(room * (2 * d + 2 * wide + hidden) + 2 * t->longest + 2 * t->width + 1) * sizeof(REAL));
     if (!x) return 1;
 #if !DOUBLE
     /* activations in 8 bits, of this thread alone */

@@ -221,7 +221,15 @@ typedef struct {
     i64 norm, gates, sink_step, pairs, neighbours; /* neighbours: pairs are 2k and 2k + 1, otherwise k and k + pairs */
     double eps, base;               /* of the norm: base + gain is its factor */
     double cap, cooling;            /* cooling · cap tanh(s / cap); cap 0: cooling · s */
+    const void *difference[4];      /* (width): vectors of the difference of paired maps, or NULL */
+    double start, difference_eps;   /* λ₀, and that of its norm */
 } step_parts;
+/* The keys and values of one row of a step, with the strides of sentence, head and column of each, and the columns that it attends to. */
+typedef struct {
+    const void *keys, *values;
+    const i64 *key, *value, *index; /* index NULL: the first `count` columns */
+    i64 count;
+} keys_of_row;
 typedef struct {
     const void *const *weights;     /* (layers, STEP_WEIGHTS), then weight and bias of the last norm, or NULL */
     const i64 *caches;              /* (layers, 16) */
@@ -700,8 +708,8 @@ EXPORT int regard_int8_stack_step(int wide, int most, i64 threads, i64 rows_, i6
 }
 
 /* One token per row through q, k, v, the cache that they extend, and the output projection: weights and biases of q, k, v and out. `parts` are norms and a
- * rotation of queries and keys, a bound on the scores, a null slot and a gate before the output projection. */
-EXPORT int regard_heads_parts_step(int wide, int most, i64 threads, i64 rows_, i64 columns, i64 d, i64 heads, i64 kv_heads, i64 width, double scale,
+ * rotation of queries and keys, a bound on the scores, a null slot, a difference of maps and a gate before the output projection. */
+EXPORT int regard_heads_step_with_parts(int wide, int most, i64 threads, i64 rows_, i64 columns, i64 d, i64 heads, i64 kv_heads, i64 width, double scale,
                                         const void *weights, const void *caches, const void *parts, const void *x, void *out) {
     step_shape t = {0};
     t.rows = rows_, t.per = 1, t.columns = t.longest = columns, t.at = columns - 1, t.d = d, t.heads = heads, t.kv_heads = kv_heads, t.width = width;
@@ -712,7 +720,7 @@ EXPORT int regard_heads_parts_step(int wide, int most, i64 threads, i64 rows_, i
 /* The same without parts. */
 EXPORT int regard_heads_step(int wide, int most, i64 threads, i64 rows_, i64 columns, i64 d, i64 heads, i64 kv_heads, i64 width, double scale,
                              const void *weights, const void *caches, const void *x, void *out) {
-    return regard_heads_parts_step(wide, most, threads, rows_, columns, d, heads, kv_heads, width, scale, weights, caches, NULL, x, out);
+    return regard_heads_step_with_parts(wide, most, threads, rows_, columns, d, heads, kv_heads, width, scale, weights, caches, NULL, x, out);
 }
 
 /* softmax(scale q kᵀ) v within every text and head, of the rows of x + bias */
