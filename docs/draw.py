@@ -132,6 +132,7 @@ SPECIAL: dict[str, Callable[[], list[Panel]]] = {
     "talking-heads": draw_heads.talking_heads,
     "differential": draw_heads.differential,
     "latent": draw_heads.latent,
+    "gat": draw_heads.gat,
     "rotary": rotary,
     "alibi": lambda: biased(regard.ALiBi(4), 4, [f"head {h}: slope 2^-{2 * h + 2}" for h in range(4)]),
     "kerple": kerple,

@@ -1,4 +1,4 @@
-"""Pictures of what decoders of today add to heads: norms, gates, mixtures, differences and latents."""
+"""Pictures of what decoders of today add to heads: norms, gates, mixtures, differences and latents; and of graphs."""
 
 import torch
 from draw_letters import LETTERS, Neighbours
@@ -6,7 +6,7 @@ from draw_words import DIM, KEYS, QUERIES, weights, words
 from torch import Tensor
 
 import regard
-from regard.layers import Differential, Latent, OutputGate, RMSQKNorm
+from regard.layers import Differential, GraphAttention, Latent, OutputGate, RMSQKNorm
 from regard.viz import Panel
 
 
@@ -69,6 +69,17 @@ def differential() -> list[Panel]:
         Panel(maps[2], "map 2", letters, letters),
         Panel(subtracted, f"map 0 − {difference.factor().item():.2f} · map 2", letters, letters, stretch=True),
     ]
+
+
+def gat() -> list[Panel]:
+    panels = []
+    for score in (regard.scores.GAT, regard.scores.GATv2):
+        torch.manual_seed(0)
+        layer = GraphAttention(DIM, 1, attention=regard.Attention(score(DIM)))
+        model = Neighbours(layer)
+        right = model.fit()
+        panels.append(Panel(model.weights()[0], f"{score.__name__}: {right:.0%} right", list(LETTERS), list(LETTERS)))
+    return panels
 
 
 class _Joined(Neighbours):

@@ -24,7 +24,7 @@ MODULES = {name: mechanism(name, E) for name in MECHANISMS}
 ONE_WIDTH = {name for name in MECHANISMS if refused(name, D, E)}
 # mechanisms that read k itself
 NO_VALUES = {name for name in MECHANISMS if refused(name, E, E, torch.zeros(1, 1, E))}
-_MULTI = regard.MultiHead | regard.layers.Latent | regard.layers.NativeSparseAttention
+_MULTI = regard.MultiHead | regard.layers.Latent | regard.layers.NativeSparseAttention | regard.layers.GraphAttention
 HEADS = {name for name, module in MODULES.items() if isinstance(module, _MULTI)}
 # heads that do not feel the bias of their keys, which adds one number to all scores of a row; others do not only add
 KEY_BIAS_IS_SILENT = HEADS - {"rotary", "selective", "qk-norm", "sink", "latent"}

@@ -73,6 +73,16 @@ def latent_by_sdpa(heads: regard.layers.Latent, q: Tensor, k: Tensor) -> Tensor:
     return heads.out(F.scaled_dot_product_attention(queries, keys, values).transpose(-2, -3).flatten(-2))
 
 
+def graph_by_sdpa(graph: regard.layers.GraphAttention, q: Tensor, k: Tensor) -> Tensor:
+    """The same of graph attention, whose nodes are rounded behind their projection: its scores are the mask of sdpa."""
+    queries, keys = (
+        linear(t).unflatten(-1, (graph.heads, -1)).transpose(-2, -3) for linear, t in ((graph.query, q), (graph.key, k))
+    )
+    scores = graph.attention.score(queries, keys).to(q.dtype)
+    out = F.scaled_dot_product_attention(0 * queries, keys, keys, attn_mask=scores)
+    return out.transpose(-2, -3).flatten(-2)
+
+
 def decided_rows(module: nn.Module, q: Tensor, k: Tensor) -> Tensor:
     """The queries whose deciding scores differ by more than 1e-5: the last kept and the first dropped of TopK, the two
     greatest of a hard read.
@@ -93,8 +103,14 @@ def test_half_types_err_at_most_twice_as_much_as_sdpa(name: str, dtype: torch.dt
     module = module.to(dtype).eval()
     exact = copy.deepcopy(module).double()
     want = exact(q.double(), k.double())
-    by_sdpa = {regard.MultiHead: heads_by_sdpa, regard.layers.Latent: latent_by_sdpa}.get(type(module))
+    by_sdpa = {
+        regard.MultiHead: heads_by_sdpa,
+        regard.layers.Latent: latent_by_sdpa,
+        regard.layers.GraphAttention: graph_by_sdpa,
+    }.get(type(module))
     bound = 2 * (sdpa_error(q, k) if by_sdpa is None else error(by_sdpa(module, q, k), want))
+    if name == "nsa":  # its projections, compressed blocks and gates are rounded before and behind three such reads
+        bound *= 2
     out, with_weights = module(q, k), module.attend(q, k, need=Need(weights=True)).out
     if name == "topk" or name in ("hard", "hard-argmax", "gumbel", "straight-through"):
         decided = decided_rows(exact, q.double(), k.double())

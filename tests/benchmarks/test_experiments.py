@@ -64,7 +64,7 @@ def test_every_command_of_the_documentation_exists() -> None:
     assert len(names) > 20
     assert names <= paths().keys() | {"NAME"}
     files = re.findall(r"benchmarks/results/[\w./-]*\w", text)
-    assert [file for file in files if not (ROOT / file).exists()] == []
+    assert [file for file in files if "DEVICE-DATE" not in file and not (ROOT / file).exists()] == []
 
 
 @pytest.mark.parametrize("page", [pages.VISION, pages.TRANSLATION])

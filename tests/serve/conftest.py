@@ -143,10 +143,10 @@ def visit_models(models: Sequence[ServedModel], act: Act, **options: Any) -> Any
 
     async def go() -> Any:
         service = build(models, **options)
-        app: Any = service.app
+        exchange = service.app
         transport = httpx.ASGITransport(service, raise_app_exceptions=False)
         client = httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8080", timeout=60)
-        async with app.router.lifespan_context(app), client:
+        async with exchange.lifespan_app.router.lifespan_context(exchange.lifespan_app), client:
             return await act(client)
 
     return asyncio.run(go())

@@ -187,7 +187,14 @@ def test_what_it_says_of_itself(translating: Make, loaded: LoadedRun) -> None:
 
 def test_openapi(translating: Make) -> None:
     schema = get(translating(), "/openapi.json").json()
-    assert set(schema["paths"]) == {"/v1/translate", "/v1/model", "/health", "/metrics"}
+    assert set(schema["paths"]) == {
+        "/v1/translate",
+        "/v1/model",
+        "/health",
+        "/health/live",
+        "/health/ready",
+        "/metrics",
+    }
     asked = schema["paths"]["/v1/translate"]["post"]
     assert set(asked["responses"]) == {"200", "400", "403", "408", "413", "415", "422", "429", "500", "503"}
     request = asked["requestBody"]["content"]["application/json"]["schema"]
@@ -251,3 +258,27 @@ def test_health_says_that_a_model_failed(gated: Gated, monkeypatch: pytest.Monke
         503,
         {"error": "the model failed, and the service ends; see its log"},
     )
+
+
+def test_readiness_is_apart_from_liveness(gated: Gated) -> None:
+    """A full queue is a reason to ask elsewhere, a call that does not end one to start anew."""
+    gated.gate.clear()
+    paths = ("/health", "/health/live", "/health/ready")
+
+    async def act(client: httpx.AsyncClient) -> list[list[int]]:
+        found = [[(await client.get(path)).status_code for path in paths]]
+        first = asyncio.create_task(client.post("/v1/shout", json={"word": "a"}))
+        await asyncio.to_thread(gated.begun.wait, 60)
+        second = asyncio.create_task(client.post("/v1/shout", json={"word": "b"}))
+        await waiting(client, 1)
+        found.append([(await client.get(path)).status_code for path in paths])
+        (batcher,) = client._transport.app.app.batchers  # type: ignore[attr-defined]
+        batcher._busy_since -= 1e9
+        found.append([(await client.get(path)).status_code for path in paths])
+        gated.gate.set()
+        await asyncio.gather(first, second)
+        found.append([(await client.get(path)).status_code for path in paths])
+        return found
+
+    limits = Limits(waiting=1, texts=1)
+    assert visit(gated, act, limits) == [[200, 200, 200], [200, 200, 503], [503, 503, 503], [200, 200, 200]]

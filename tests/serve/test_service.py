@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import socket
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -91,6 +92,22 @@ def test_a_signal_before_the_first_request(gated: Gated) -> None:
     with listen("127.0.0.1", 0) as at:
         assert serve(running_server(gated), at, lambda: signal.raise_signal(signal.SIGTERM)) == 0
     assert signal.getsignal(signal.SIGTERM) == before
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGHUP")
+def test_a_hang_up_reloads(gated: Gated, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is no end of the service, not even before the first request."""
+    before, running, asked = signal.getsignal(signal.SIGHUP), running_server(gated), []
+
+    def ready() -> None:
+        signal.raise_signal(signal.SIGHUP)
+        signal.raise_signal(signal.SIGTERM)
+
+    monkeypatch.setattr(running, "request_reload", lambda: asked.append(running.should_exit))
+    with listen("127.0.0.1", 0) as at:
+        assert serve(running, at, ready) == 0
+    assert asked == [False]
+    assert signal.getsignal(signal.SIGHUP) == before
 
 
 def running_server(gated: Gated) -> Any:

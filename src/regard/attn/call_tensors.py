@@ -5,16 +5,21 @@ A Function that computes again in backward reads parameters, masks, positions an
 checkpointing, and each backward gets terms of its own: the module that the caller owns is never touched.
 """
 
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import is_dataclass
 from functools import partial
-from types import MethodType
+from types import MethodType, NoneType
 from typing import Any, NamedTuple
 
 from torch import Tensor, nn
 
 from regard.attn.terms.mask import Mask
+
+# types without tensors, which most attributes have; and those of containers
+_ATOMS = frozenset({NoneType, bool, int, float, str})
+_CONTAINERS = frozenset({dict, OrderedDict, list})
 
 
 class Slot(NamedTuple):
@@ -39,11 +44,14 @@ def take_tensors(value: Any) -> tuple[Any, list[Tensor]]:
 
 def put_tensors(template: Any, tensors: Sequence[Tensor]) -> Any:
     """The value that `take_tensors` took apart, with these tensors in the Slots."""
-    return _rebuild(template, Slot, lambda slot: tensors[slot.number], {})
+    return _rebuild(template, Slot, lambda slot: tensors[slot.number], {}) if tensors else template
 
 
 def _rebuild(value: Any, leaf: type, replace: Callable[[Any], Any], copies: dict[int, Any]) -> Any:
     """`value` with `replace(t)` for every leaf t; an object that occurs twice is copied once."""
+    kind = type(value)
+    if kind in _ATOMS:
+        return value
     if isinstance(value, leaf):
         return replace(value)
     if isinstance(value, tuple):
@@ -53,13 +61,14 @@ def _rebuild(value: Any, leaf: type, replace: Callable[[Any], Any], copies: dict
         return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
     if isinstance(value, MethodType):
         return MethodType(value.__func__, _rebuild(value.__self__, leaf, replace, copies))
-    if type(value) is partial:
+    if kind is partial:
         parts = [_rebuild(part, leaf, replace, copies) for part in (value.func, value.args, value.keywords)]
         return partial(parts[0], *parts[1], **parts[2])
     if id(value) in copies:
         return copies[id(value)]
     if isinstance(value, dict | list):
-        copies[id(value)] = container = copy(value)
+        # the constructor of an empty container is much faster than its copy, and modules have a dozen
+        copies[id(value)] = container = kind() if kind in _CONTAINERS and not value else copy(value)
         for place, part in value.items() if isinstance(value, dict) else enumerate(value):
             container[place] = _rebuild(part, leaf, replace, copies)
         return container

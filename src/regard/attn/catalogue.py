@@ -6,10 +6,10 @@ A factory takes the widths of queries and keys and returns a module with the cal
     module.attend(q, k, v=None, ..., need=Need(weights=True))  -> Attended
 
 The output is as wide as v (as k without v), with these exceptions: multi-head attention and the memory hop return the
-width of the queries, key-value half the width of the keys, co-attention the sum of both widths, bidaf four times the
-width of the queries. The function `width` computes it. A mechanism that compares q and k directly raises if their
-widths differ; one that reads k itself raises if v is given. All mechanisms except co-attention and bidaf, which need
-all queries together, can also run step by step: `regard.attn.stepwise`.
+width of the queries, gat and gatv2 that of their heads, key-value half the width of the keys, co-attention the sum of
+both widths, bidaf four times the width of the queries. The function `width` computes it. A mechanism that compares q
+and k directly raises if their widths differ; one that reads k itself raises if v is given. All mechanisms except co-
+attention and bidaf, which need all queries together, can also run step by step: `regard.attn.stepwise`.
 """
 
 from collections.abc import Callable
@@ -26,6 +26,7 @@ from regard.attn.heads.qk_norm import L2QKNorm, LayerQKNorm, QKNorm, RMSQKNorm, 
 from regard.attn.layer import Attention
 from regard.attn.mechanisms.bidaf import AttentionFlow
 from regard.attn.mechanisms.coattention import CoAttention, DynamicCoAttention
+from regard.attn.mechanisms.graph import GraphAttention
 from regard.attn.mechanisms.key_value import KeyValue
 from regard.attn.mechanisms.latent import Latent
 from regard.attn.mechanisms.local import Diagonal, Local
@@ -49,6 +50,7 @@ from regard.attn.terms.bias import (
 )
 from regard.attn.terms.block_masks import TopBlocks
 from regard.attn.terms.distance import Distance
+from regard.attn.terms.graph_score import GAT, GATv2
 from regard.attn.terms.learnable import Learnable
 from regard.attn.terms.mask import Mask
 from regard.attn.terms.normalizer import (
@@ -95,6 +97,7 @@ __all__ = [
     "Diagonal",
     "Differential",
     "ForgetGate",
+    "GraphAttention",
     "KeyValue",
     "L2QKNorm",
     "LayerQKNorm",
@@ -154,6 +157,11 @@ def _named_heads(name: str, query_dim: int, key_dim: int) -> MultiHead:
     width = _head_dim(query_dim)
     parts = head_arguments(name, query_dim, HEADS, width)
     return MultiHead(query_dim, HEADS, head_dim=width, key_dim=key_dim, **parts)
+
+
+def _graph(query_dim: int, key_dim: int, score: type[GAT] | type[GATv2]) -> GraphAttention:
+    width = _head_dim(query_dim)
+    return GraphAttention(query_dim, HEADS, head_dim=width, key_dim=key_dim, attention=Attention(score(width, HEADS)))
 
 
 def _general(query_dim: int, key_dim: int, normalize: Normalizer | None = None, read: Read | None = None) -> Attention:
@@ -223,6 +231,8 @@ GROUPS: dict[str, dict[str, Factory]] = {
         "talking-heads": lambda q, k: _named_heads("talking-heads", q, k),
         "differential": lambda q, k: _named_heads("differential", q, k),
         "latent": lambda q, k: latent_heads(q, HEADS, _head_dim(q), key_dim=k),
+        "gat": lambda q, k: _graph(q, k, GAT),
+        "gatv2": lambda q, k: _graph(q, k, GATv2),
         "moba": lambda q, k: _heads(q, k, mask=TopBlocks(BLOCK, BLOCKS)),
         "nsa": lambda q, k: NativeSparseAttention(
             q, HEADS, kv_heads=HEADS // 2, head_dim=_head_dim(q), key_dim=k, **NATIVE_SPARSE

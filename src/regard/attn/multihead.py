@@ -462,7 +462,7 @@ class MultiHead(AttentionModule):
 
     def __repr__(self) -> str:
         shared = f", kv_heads={self.kv_heads}" if self.kv_heads != self.heads else ""
-        parts = {"qk_norm": self.qk_norm, "difference": self.difference, "gate": self.gate}
+        parts = {"qk_norm": self.qk_norm, "difference": self.difference, "gate": self.gate, "forget": self.forget}
         extra = "".join(f", {name}={part!r}" for name, part in parts.items() if part is not None)
         return f"MultiHead({self.query.in_features}, {self.heads}{shared}{extra}, attention={self.attention!r})"
 

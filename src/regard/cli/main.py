@@ -26,6 +26,7 @@ VERBS = {
     "view": "show a recording, or the attention of a run: terminal, figure, page",
     "serve": "serve a trained model over HTTP: a web page and a JSON API",
     "evaluate": "score a trained model",
+    "check": "verify the files and answers of a trained model before it is served",
     "quantize": "write a trained model with 8-bit weights, and the quality that they cost",
     "export": "write a trained model in the format of transformers, CTranslate2, ONNX or torch.export",
     "attack": "the accuracy of a trained model of images or texts under an adversarial attack",
@@ -41,7 +42,7 @@ _BASE_VERBS = ("list", "explain")
 # verbs that are `regard predict` for the runs of one task
 _ALIASES = ("translate", "generate", "watch", "embed")
 # verbs that load a run and have no options of its task
-_EXPLAINING = ("attribute", "faithfulness")
+_EXPLAINING = ("attribute", "faithfulness", "check")
 # the dataclass of a task with its further options, by verb
 TASK_OPTIONS = {
     "evaluate": "Evaluate",

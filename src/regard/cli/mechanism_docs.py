@@ -25,6 +25,7 @@ _PAGES = {
     "mocha": "monotonic",
     "set-outlier": "set-distance",
     "sink": "null",
+    "gatv2": "gat",
     "grouped": "multi-head",
     "multi-query": "multi-head",
 }

@@ -1,8 +1,8 @@
-"""The FastAPI application: the routes of its models, their index, /health, /metrics, /openapi.json and /docs."""
+"""The FastAPI application: the routes of its models, their index, health, /metrics, /openapi.json and /docs."""
 
-from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, asynccontextmanager
+from types import MappingProxyType
 
 from fastapi import Depends, FastAPI, Request, Response
 from fastapi.routing import APIRoute
@@ -11,15 +11,16 @@ from starlette.responses import PlainTextResponse
 
 from regard import __version__
 from regard.serve.access import check_origin, check_token
-from regard.serve.batcher import FAILED
+from regard.serve.batcher import FAILED, Batcher
 from regard.serve.errors import FAULT, STOPPING, RequestError, error_body
 from regard.serve.http.bearer_token import BearerToken
 from regard.serve.http.metrics import CONTENT_TYPE, Metrics
-from regard.serve.http.reserved_connections import HEALTH
+from regard.serve.http.reserved_connections import HEALTH, LIVE, READY
 from regard.serve.http.security_middleware import Log, SecurityMiddleware
 from regard.serve.http.trusted_host import allowed_names
 from regard.serve.model_routes import UNAUTHORIZED, ModelRoutes, add_files, error_answers, json_response, to_bytes
 from regard.serve.pages import assets
+from regard.serve.revision import ModelExchange
 from regard.serve.served_model import ServedModel
 
 
@@ -29,67 +30,100 @@ def build(
     host: str = "127.0.0.1",
     allowed: Collection[str] = (),
     origins: Collection[str] = (),
-    token: str | None = None,
+    tokens: Mapping[str, str] = MappingProxyType({}),
     log: Log | None = None,
 ) -> SecurityMiddleware:
-    """The application of these models for a server that listens at `host`.
+    """The application of these models for a server that listens at `host`; its `app` takes other models later.
 
-    `allowed` are further host names of the service, `origins` those of pages of other sites that may ask it, and
-    `token` must be sent with every request that computes or describes a model, or reads the metrics.
+    `allowed` are further host names of the service, `origins` those of pages of other sites that may ask it, and one of
+    the `tokens`, by their names, must be sent with every request that computes or describes a model, or reads the
+    metrics.
     """
     metrics = Metrics({model.name: model.endpoint.unit for model in models})
-    guards = [] if token is None else [Depends(BearerToken(check_token(token)))]
-    routes = [ModelRoutes(model, metrics, guards) for model in models]
     # two images are decoded at a time: each may take much memory
     unpack_pool = ThreadPoolExecutor(2, "regard-reading")
 
-    @asynccontextmanager
-    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        with ExitStack() as stack:
-            for each in routes:
-                stack.enter_context(each.batcher)
-            stack.enter_context(unpack_pool)
-            yield
+    def make_app(batchers: Mapping[ServedModel, Batcher], tokens: Mapping[str, str]) -> tuple[FastAPI, Collection[str]]:
+        guards = [Depends(BearerToken(tokens))] if tokens else []
+        routes = [ModelRoutes(model, batcher, metrics, guards) for model, batcher in batchers.items()]
+        return _app(routes, unpack_pool, metrics, health)
 
-    # FastAPI's documentation pages would load scripts from other sites
-    title = models[0].endpoint.page.title if len(models) == 1 else "Models"
-    app = FastAPI(
-        title=title, version=__version__, docs_url=None, redoc_url=None, lifespan=lifespan, redirect_slashes=False
-    )
-    for each in routes:
-        each.add(app, unpack_pool)
-    _service_routes(app, routes, metrics, lambda: service.is_stopping)
-    if any(model.name for model in models):
-        add_files(app, assets.index_files({model.name: model.endpoint.page.title for model in models}))
-    add_files(app, assets.documentation_files(title))
-    _errors(app)
-    _answer_head(app)
-    paths = {route.path for route in app.routes if hasattr(route, "path")}
-    app.state.batchers, app.state.metrics = [each.batcher for each in routes], metrics
+    exchange = ModelExchange(make_app, metrics)
     service = SecurityMiddleware(
-        app,
+        exchange,
         names=allowed_names(host, allowed),
         origins=[check_origin(origin) for origin in origins],
-        paths=paths,
+        paths=lambda: exchange.now.paths,
         arrival=max(model.limits.arrival for model in models),
         metrics=metrics,
         log=log,
     )
+    health = Health(exchange, lambda: service.is_stopping)
+    exchange.present(exchange.revision(models, {name: check_token(token) for name, token in tokens.items()}))
     return service
 
 
-def _service_routes(
-    app: FastAPI, routes: Sequence[ModelRoutes], metrics: Metrics, is_stopping: Callable[[], bool]
-) -> None:
-    stopping = error_answers({503: "The service is stopping, or a model failed."})
+def _app(
+    routes: Sequence[ModelRoutes], unpack_pool: ThreadPoolExecutor, metrics: Metrics, health: "Health"
+) -> tuple[FastAPI, Collection[str]]:
+    """The app of these models, and its paths."""
+    # FastAPI's documentation pages would load scripts from other sites
+    title = routes[0].model.endpoint.page.title if len(routes) == 1 else "Models"
+    app = FastAPI(title=title, version=__version__, docs_url=None, redoc_url=None, redirect_slashes=False)
+    for each in routes:
+        each.add(app, unpack_pool)
+    _service_routes(app, routes, metrics, health)
+    if any(each.model.name for each in routes):
+        titles = {each.model.name: each.model.endpoint.page.title for each in routes}
+        add_files(app, assets.index_files(titles))
+    add_files(app, assets.documentation_files(title))
+    _errors(app, metrics)
+    _answer_head(app)
+    return app, {route.path for route in app.routes if hasattr(route, "path")}
 
-    @app.get(HEALTH, summary="Whether the service answers", responses=stopping)
-    async def health() -> Response:
-        if any(each.batcher.has_failed for each in routes):
-            raise RequestError(503, FAILED, retry=5)
-        if is_stopping() or not all(each.batcher.is_alive for each in routes):
-            raise RequestError(503, STOPPING, retry=5)
-        return json_response(to_bytes({"status": "ok"}))
+
+class Health:
+    """Checks of a service: the error that each of its three paths answers with, or None."""
+
+    def __init__(self, exchange: ModelExchange, is_stopping: Callable[[], bool]) -> None:
+        self._exchange, self._is_stopping = exchange, is_stopping
+
+    def live(self) -> RequestError | None:
+        """Whether a new process would help: a thread of a model has ended, or a call of it does not end."""
+        if self._exchange.has_failed:
+            return RequestError(503, FAILED, retry=5, cause="failed")
+        if self._exchange.is_stuck:
+            return RequestError(503, "a model does not end a call that nobody waits for", retry=5, cause="failed")
+        return None
+
+    def answers(self) -> RequestError | None:
+        """Whether the service answers at all."""
+        if (error := self.live()) is not None:
+            return error
+        if self._is_stopping() or not all(batcher.is_alive for batcher in self._exchange.batchers):
+            return RequestError(503, STOPPING, retry=5, cause="stopping")
+        return None
+
+    def ready(self) -> RequestError | None:
+        """Whether further requests should be sent here."""
+        if (error := self.answers()) is not None:
+            return error
+        if any(batcher.is_full for batcher in self._exchange.batchers):
+            return RequestError(503, "the queue of a model is full; send requests elsewhere", retry=1, cause="queue")
+        return None
+
+
+def _service_routes(app: FastAPI, routes: Sequence[ModelRoutes], metrics: Metrics, health: Health) -> None:
+    def add_check(path: str, summary: str, failing: str, check: Callable[[], RequestError | None]) -> None:
+        @app.get(path, summary=summary, responses=error_answers({503: failing}), name=path)
+        async def answer() -> Response:
+            if (error := check()) is not None:
+                raise error
+            return json_response(to_bytes({"status": "ok"}))
+
+    add_check(HEALTH, "Whether the service answers", "The service is stopping, or a model failed.", health.answers)
+    add_check(LIVE, "Whether the process works", "A model failed, or hangs: start the service again.", health.live)
+    add_check(READY, "Whether to send requests", "Not now: it stops, a model failed, or a queue is full.", health.ready)
 
     @app.get(
         "/metrics",
@@ -110,16 +144,19 @@ def _answer_head(app: FastAPI) -> None:
             route.methods.add("HEAD")
 
 
-def _errors(app: FastAPI) -> None:
+def _errors(app: FastAPI, metrics: Metrics) -> None:
     @app.exception_handler(RequestError)
     async def request_error(_: Request, error: RequestError) -> Response:
+        metrics.reject(error)
         return Response(error.body(), error.status, error.headers, "application/json")
 
     @app.exception_handler(HTTPException)
     async def not_found(request: Request, error: HTTPException) -> Response:
+        metrics.reject(RequestError(404, ""))
         sentence = f"there is no {request.method} {request.url.path[:80]} here; /openapi.json lists all paths"
         return Response(error_body(sentence), error.status_code, error.headers, "application/json")
 
     @app.exception_handler(Exception)
     async def server_error(_: Request, __: Exception) -> Response:
+        metrics.reject(RequestError(500, FAULT))
         return Response(error_body(FAULT), 500, {}, "application/json")

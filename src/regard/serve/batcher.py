@@ -2,6 +2,7 @@
 
 import json
 import logging
+import math
 import threading
 import time
 from collections import deque
@@ -19,6 +20,8 @@ from regard.serve.http.metrics import ModelMetrics
 _log = logging.getLogger("regard.serve")
 # the longest wait of a batch for more requests, as a share of the time that the last batch took
 _MAX_WAIT_SHARE = 0.25
+# a call of the model that lasts this many times the time limit of an answer does not end
+_STUCK = 10.0
 FAILED = "the model failed, and the service ends; see its log"
 
 
@@ -44,8 +47,12 @@ class Batcher:
     A context manager: on exit it answers the requests that still wait, and ends.
     """
 
-    def __init__(self, endpoint: Endpoint, metrics: ModelMetrics, *, batch: int, waiting: int) -> None:
+    def __init__(
+        self, endpoint: Endpoint, metrics: ModelMetrics, *, batch: int, waiting: int, seconds: float = math.inf
+    ) -> None:
         self.endpoint, self.metrics, self.batch, self.max_waiting = endpoint, metrics, batch, waiting
+        self.seconds = seconds  # the time limit of an answer
+        self._busy_since = math.inf  # the start of the present call of the model
         self.waiting = 0  # sentences or images
         self._unpacking = 0  # sentences or images that are being decoded
         self._jobs: deque[Job] = deque()
@@ -67,6 +74,15 @@ class Batcher:
             self._is_stopping = True
             self._ready.notify()
         self._thread.join()
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether a call of the model lasts much longer than anybody waits for it."""
+        return time.perf_counter() - self._busy_since > _STUCK * self.seconds
+
+    @property
+    def is_full(self) -> bool:
+        return self.waiting >= self.max_waiting
 
     @property
     def is_alive(self) -> bool:
@@ -96,9 +112,9 @@ class Batcher:
 
     def _reserve(self, count: int) -> None:
         if self.has_failed:
-            raise RequestError(503, FAILED, retry=5)
+            raise RequestError(503, FAILED, retry=5, cause="failed")
         if not self.is_alive:
-            raise RequestError(503, STOPPING, retry=5)
+            raise RequestError(503, STOPPING, retry=5, cause="stopping")
         if self.waiting + count > self.max_waiting:
             unit = self.endpoint.unit
             raise RequestError(
@@ -128,16 +144,17 @@ class Batcher:
                 self._jobs.clear()
             for job in jobs:
                 with suppress(InvalidStateError):  # answered, or cancelled at this moment
-                    job.answer.set_exception(RequestError(503, FAILED, retry=5))
+                    job.answer.set_exception(RequestError(503, FAILED, retry=5, cause="failed"))
 
     def _answer_all(self) -> None:
         while (jobs := self._next_jobs()) or self._streams:
-            self._running = jobs
+            self._running, self._busy_since = jobs, time.perf_counter()
             if whole := [job for job in jobs if job.emit is None]:
                 self._answer(whole)
             endpoint = cast(StreamingEndpoint, self.endpoint)
             self._streams += [(job, endpoint.stream(job.request)) for job in jobs if job.emit is not None]
             self._streams = [(job, pieces) for job, pieces in self._streams if self._advance(job, pieces)]
+            self._busy_since = math.inf
 
     def _advance(self, job: Job, pieces: Iterator[dict[str, object]]) -> bool:
         """Sends the next piece of a streamed answer; returns whether there may be another."""

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
 from starlette.responses import StreamingResponse
@@ -11,10 +11,17 @@ from regard.serve.batcher import Batcher
 from regard.serve.errors import RequestError
 
 
-def event_stream(batcher: Batcher, request: Any, seconds: float) -> StreamingResponse:
+def event_stream(
+    batcher: Batcher,
+    request: Any,
+    seconds: float,
+    headers: Mapping[str, str],
+    reject: Callable[[RequestError], object],
+) -> StreamingResponse:
     """Each piece of the answer as an event, "data: JSON" and an empty line; RequestError if too many requests wait.
 
-    The status is sent before the first piece, so a later failure is an event {"error": sentence}. A client that leaves
+    The status is sent before the first piece, so a later failure is an event {"error": sentence}, which `reject`
+    counts. A client that leaves
     ends the computation.
     """
     loop = asyncio.get_running_loop()
@@ -31,10 +38,12 @@ def event_stream(batcher: Batcher, request: Any, seconds: float) -> StreamingRes
             await answer
         except TimeoutError:
             sentence = f"no end of the answer within {seconds:g} seconds; ask for less, or ask again later"
-            yield b"data: " + RequestError(503, sentence).body() + b"\n\n"
+            reject(late := RequestError(503, sentence))
+            yield b"data: " + late.body() + b"\n\n"
         except RequestError as error:
+            reject(error)
             yield b"data: " + error.body() + b"\n\n"
         finally:
             batcher.cancel(job)
 
-    return StreamingResponse(events(), media_type="text/event-stream", headers={"cache-control": "no-store"})
+    return StreamingResponse(events(), media_type="text/event-stream", headers={"cache-control": "no-store", **headers})

@@ -21,6 +21,8 @@ from regard.serve.http.request_body import BodyReader
 from regard.serve.pages import assets
 from regard.serve.served_model import ServedModel
 
+# the header of answers that names the version of the model
+VERSION = "x-model-version"
 UNAUTHORIZED = {401: "The token is missing or wrong."}
 _ERRORS = {
     400: "The body cannot be parsed: not JSON in UTF-8, or not a form.",
@@ -42,14 +44,12 @@ _EVENT = {
 
 
 class ModelRoutes:
-    """The routes of a model; `guards` are dependencies of the routes that compute or describe it."""
+    """The routes of a model that a batcher answers; `guards` are dependencies of the routes that compute or describe
+    it."""
 
-    def __init__(self, model: ServedModel, metrics: Metrics, guards: Sequence[Any] = ()) -> None:
-        self.model, self.guards = model, list(guards)
-        model_metrics = metrics.of(model.name)
-        limits = model.limits
-        self.batcher = Batcher(model.endpoint, model_metrics, batch=limits.batch, waiting=limits.waiting)
-        model_metrics.read_waiting(lambda: self.batcher.waiting)
+    def __init__(self, model: ServedModel, batcher: Batcher, metrics: Metrics, guards: Sequence[Any] = ()) -> None:
+        self.model, self.batcher, self.metrics, self.guards = model, batcher, metrics, list(guards)
+        self.headers = {VERSION: model.version} if model.version else {}
 
     def add(self, app: FastAPI, unpack_pool: ThreadPoolExecutor) -> None:
         endpoint, limits, prefix = self.model.endpoint, self.model.limits, self.model.prefix
@@ -62,9 +62,9 @@ class ModelRoutes:
         async def post(request: Request) -> Response:
             endpoint_request = endpoint.read(validate(schema.request, await reader.read(request)))
             if getattr(endpoint_request, "is_streamed", False):
-                return event_stream(self.batcher, endpoint_request, limits.seconds)
+                return event_stream(self.batcher, endpoint_request, limits.seconds, self.headers, self.metrics.reject)
             answer = _answer(endpoint_request, endpoint.unpack, self.batcher, unpack_pool)
-            return json_response(await _answer_in_time(request, answer, limits.seconds))
+            return json_response(await _answer_in_time(request, answer, limits.seconds), self.headers)
 
         @app.get(
             f"{prefix}/v1/model",
@@ -74,7 +74,8 @@ class ModelRoutes:
             responses=error_answers(UNAUTHORIZED) if self.asks_token else {},
         )
         async def model() -> Response:
-            return json_response(to_bytes(endpoint.model_info()))
+            version = {"version": self.model.version} if self.model.version else {}
+            return json_response(to_bytes({**endpoint.model_info(), **version}), self.headers)
 
         add_files(app, {f"{prefix}{path}": file for path, file in assets.files(endpoint.page).items()})
         if prefix:
@@ -174,5 +175,5 @@ def to_bytes(value: Mapping[str, object]) -> bytes:
     return json.dumps(value, ensure_ascii=False).encode()
 
 
-def json_response(content: bytes) -> Response:
-    return Response(content, media_type="application/json")
+def json_response(content: bytes, headers: Mapping[str, str] | None = None) -> Response:
+    return Response(content, headers=headers, media_type="application/json")

@@ -13,11 +13,15 @@ _OWN_PATHS = ("docs", "health", "metrics", "v1", "openapi.json", "page.css", "pa
 
 @dataclass(frozen=True, eq=False)
 class ServedModel:
-    """A model of a service: all of its paths begin with /NAME, or are at the root if it has no name."""
+    """A model of a service: all of its paths begin with /NAME, or are at the root if it has no name.
+
+    `version` names its weights and files in answers and metrics; empty says nothing.
+    """
 
     endpoint: Endpoint
     limits: Limits
     name: str = ""
+    version: str = ""
 
     @property
     def prefix(self) -> str:

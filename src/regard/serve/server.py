@@ -1,14 +1,13 @@
-"""Runs the service with uvicorn on a socket, until a signal stops it."""
+"""Runs the service with uvicorn on a socket, until a signal stops it; SIGHUP exchanges its models."""
 
-import asyncio
 import dataclasses
 import logging
 import math
 import signal
 import socket
-import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from regard.inference.limits import Limits
@@ -16,10 +15,9 @@ from regard.serve.errors import missing_library
 from regard.serve.served_model import ServedModel
 
 if TYPE_CHECKING:
-    import uvicorn
-
-    from regard.serve.batcher import Batcher
+    from regard.serve.draining_server import DrainingServer
     from regard.serve.http.security_middleware import Log
+    from regard.serve.reloading import Reload
 
 
 class ModelFailed(Exception):
@@ -50,38 +48,38 @@ def server(
     host: str,
     allowed: Collection[str] = (),
     origins: Collection[str] = (),
-    token: str | None = None,
+    tokens: Mapping[str, str] = MappingProxyType({}),
     log: "Log | None" = None,
-) -> "uvicorn.Server":
+    reload: "Reload | None" = None,
+    note: Callable[[str], object] = lambda sentence: None,
+) -> "DrainingServer":
     """The uvicorn server of these models: `run(sockets=[…])` serves until `should_exit` is set, then answers the open
-    requests. The other options are those of `regard.serve.app.build`."""
+    requests.
+
+    `reload` makes the models and tokens of every reload that `request_reload` asks for; `note` takes sentences about
+    it. The other options are those of `regard.serve.app.build`.
+    """
     try:
         import uvicorn
 
         from regard.serve.app import build
+        from regard.serve.draining_server import DrainingServer
         from regard.serve.http.h11_timeouts import Connection
+        from regard.serve.reloading import Reloader
     except ImportError as error:
         raise missing_library() from error
 
     class Limited(Connection):
         pass
 
-    class DrainingServer(uvicorn.Server):
-        async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-            """Refuses new requests until the open ones are answered, so that /health says 503 meanwhile; then stops."""
-            app.is_stopping = True
-            pending, end = list(self.server_state.tasks), time.monotonic() + timeout
-            while not self.force_exit and time.monotonic() < end and not all(task.done() for task in pending):
-                await asyncio.sleep(0.05)
-            self.config.timeout_graceful_shutdown = math.ceil(max(end - time.monotonic(), 1))
-            await super().shutdown(sockets)
-
     limits = _connection_limits([model.limits for model in models])
     Limited.limits, Limited.lingering, Limited.reserved = limits, set(), {}
     # errors go to stderr; requests are not logged, because their texts are private
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
     logging.getLogger("python_multipart").setLevel(logging.ERROR)  # it warns of characters of forms
-    app = build(models, host=host, allowed=allowed, origins=origins, token=token, log=log)
+    app = build(models, host=host, allowed=allowed, origins=origins, tokens=tokens, log=log)
+    reloader = None if reload is None else Reloader(app.app, reload, app.metrics, note)
+    Limited.reject = app.metrics.reject
     timeout = math.ceil(limits.seconds + limits.arrival) + 1
     config = uvicorn.Config(
         app,
@@ -94,7 +92,7 @@ def server(
         proxy_headers=False,
         server_header=False,
     )
-    return DrainingServer(config)
+    return DrainingServer(config, app, reloader, timeout)
 
 
 def _connection_limits(limits: Sequence[Limits]) -> Limits:
@@ -107,23 +105,21 @@ def _connection_limits(limits: Sequence[Limits]) -> Limits:
     )
 
 
-def serve(running: "uvicorn.Server", at: socket.socket, ready: Callable[[], None] = lambda: None) -> int:
+def serve(running: "DrainingServer", at: socket.socket, ready: Callable[[], None] = lambda: None) -> int:
     """Runs a `server` until Ctrl-C or SIGTERM, then answers the open requests; a second Ctrl-C does not wait.
 
     Returns the number of requests; raises ModelFailed if the thread of a model ended by an error.
     `ready` is called when the service can be reached and stopped.
     """
-    batchers: list[Batcher] = running.config.app.app.state.batchers  # type: ignore[union-attr]
 
     def stop() -> None:
         running.should_exit = True
 
-    for batcher in batchers:
-        batcher.on_failure = stop
-    with _stop_on_signals(running):
+    running.exchange.on_failure = stop
+    with _handled_signals(running):
         ready()
         running.run(sockets=[at])
-    if any(batcher.has_failed for batcher in batchers):
+    if running.exchange.has_failed:
         raise ModelFailed
     if running.force_exit:
         raise KeyboardInterrupt
@@ -131,14 +127,16 @@ def serve(running: "uvicorn.Server", at: socket.socket, ready: Callable[[], None
 
 
 @contextmanager
-def _stop_on_signals(running: "uvicorn.Server") -> Iterator[None]:
+def _handled_signals(running: "DrainingServer") -> Iterator[None]:
     """Stops the server in order on SIGINT and SIGTERM, also before uvicorn handles them, and when it raises them again
-    at its end."""
+    at its end; SIGHUP reloads."""
 
     def stop(number: int, frame: object) -> None:
         running.should_exit = True
 
     before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    if hasattr(signal, "SIGHUP"):
+        before[signal.SIGHUP] = signal.signal(signal.SIGHUP, lambda number, frame: running.request_reload())
     try:
         yield
     finally:

@@ -13,6 +13,8 @@ memory.json                 the peak memory of its processes
 baselines.json              the scores of baselines on the validation data, if the task has any
 quantization.json           the loss of 8-bit weights, of a run that has them instead of a training
 tensorboard/                if `tensorboard` is set
+manifest.json               SHA-256 of the files and stored answers, by `regard check RUN --write-manifest`
+examples/                   files of which the manifest has the answers
 initial/                    vocabularies of the run that it was initialised from, if it was
 …                           the files of the task, such as its tokens
 """

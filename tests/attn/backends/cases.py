@@ -161,7 +161,7 @@ def term_of(name: str, role: str, sizes: Sizes) -> Any:
         return None  # heads that pair, whose terms are those of all others
     with mock.patch.object(catalogue, "HEADS", sizes.h):
         module = regard.mechanism(name, sizes.d)
-        if isinstance(module, regard.MultiHead):
+        if isinstance(module, regard.MultiHead | regard.layers.GraphAttention):
             module = regard.mechanism(name, sizes.d * sizes.h).attention
     return getattr(module, role, None) if isinstance(module, regard.Attention) else None
 

@@ -132,6 +132,7 @@ def test_a_fused_kernel_computes_the_column() -> None:
     text = layer().explain(x, x, mask=Causal())
     assert "fused    runs: torch's scaled_dot_product_attention" in text
     assert "layer    cannot: the heads are more than a softmax of dot products" in text
+    assert f"forget=ForgetGate({D}, {H})" in repr(layer())
     with torch.no_grad():
         assert "cannot: " in layer().explain_step(x[:, :1], layer().project_kv(x)).splitlines()[2]
 
@@ -155,3 +156,17 @@ def test_what_it_cannot_be_a_column_of_is_refused() -> None:
     forget = ForgetGate(D, H)
     with pytest.raises(ValueError, match="has 3 gates, but this process has 2 key heads; leave forget out of a tensor"):
         forget.extend_keys(torch.randn(B, 2, N, 4), tokens(), None, None, Attention())
+
+
+@for_each("chunks", [[13], [5, 8], [1, 2, 4, 6]], ids=str)
+def test_chunks_longer_than_the_window_of_a_tensor_are_the_whole(chunks: list[int]) -> None:
+    """A token that sees none of the past continues those of its call that it sees."""
+    heads, x, past, outs = layer(), tokens(), None, []
+    window = regard.Window(2, 0).dense(torch.arange(N), torch.arange(N))
+    with torch.no_grad():
+        for part in x.split(chunks, dim=1):
+            start = 0 if past is None else len(past)
+            end = start + part.shape[1]
+            out, past = heads.step(part, past, mask=window[start:end, :end])
+            outs.append(out)
+        torch.testing.assert_close(torch.cat(outs, 1), heads(x, mask=window), rtol=1e-4, atol=1e-5)

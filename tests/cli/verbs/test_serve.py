@@ -63,7 +63,7 @@ def test_it_serves_until_it_is_interrupted(
     (model,) = given["models"]
     assert (model.limits.batch, model.endpoint.tokens, model.endpoint.run, model.name) == (7, 13, "run", "")
     assert given["allowed"] == ("a.example", "b.example")
-    assert (given["host"], given["log"], given["token"], given["origins"]) == ("127.0.0.1", None, None, ())
+    assert (given["host"], given["log"], given["tokens"], given["origins"]) == ("127.0.0.1", None, {}, ())
 
     other, secret = tmp_path / "other", tmp_path / "token"
     other.symlink_to(trained)
@@ -80,7 +80,7 @@ def test_it_serves_until_it_is_interrupted(
         ("run", "run", 13),
         ("other", "other", 13),
     ]
-    assert (given["token"], given["origins"]) == ("s3cret", ("https://a.example",))
+    assert (given["tokens"], given["origins"]) == ({"token": "s3cret"}, ("https://a.example",))
 
 
 def test_runs_of_one_name(refused: Refused, trained: Path) -> None:

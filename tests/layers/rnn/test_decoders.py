@@ -13,6 +13,7 @@ from torch import Tensor, nn
 import regard
 from regard import MECHANISMS
 from regard.attn.call import Need
+from regard.attn.stepwise import part_without_steps
 from regard.layers.rnn import source_projection
 from regard.layers.rnn.decoder_base import RecurrentDecoder, RecurrentState
 from regard.layers.rnn.decoders import Bahdanau, FixedContext, InitialState, Luong, PerPosition
@@ -25,7 +26,7 @@ pytestmark = pytest.mark.usefixtures("float64")
 B, S, T, D, H, K, R = 3, 7, 5, 9, 11, 8, 13
 LENGTHS = torch.tensor([4, 7, 1])
 
-STEPWISE = sorted(name for name, module in MODULES.items() if hasattr(module, "project_kv"))
+STEPWISE = sorted(name for name, module in MODULES.items() if part_without_steps(module) is None)
 ATTENDING = ("bahdanau", "luong", "luong-feeding")
 BLIND = {"fixed": FixedContext, "initial": InitialState, "per-position": PerPosition}
 ALL = [*((decoder, "") for decoder in BLIND), *((decoder, name) for decoder in ATTENDING for name in STEPWISE)]
@@ -152,6 +153,7 @@ SILENT = {
     "hard-argmax": {"attention.score.key.weight"},
     **{name: {"attention.key.bias"} for name in KEY_BIAS_IS_SILENT},
 }
+SILENT["fire"] = {"attention.key.bias", "attention.attention.bias.outer.bias"}
 
 
 @every

@@ -139,6 +139,13 @@ def test_bad_sizes_and_names() -> None:
         "memory='hard' cannot read past steps: it is trained by REINFORCE, to which the samples of so many heads are "
         "noise; try memory='additive'"
     )
+    for name in ("forgetting", "selective"):
+        with pytest.raises(ValueError) as error:  # noqa: PT011
+            Agent((2,), 2, memory=name, width=WIDTH)
+        assert str(error.value) == (
+            f"memory={name!r} sums over all steps before, those of other episodes and those behind the window too; "
+            "try memory='additive'"
+        )
     assert {"dot", "additive", "general", "sparsemax", "multi-head", "rotary", "t5", "transformer-xl"} <= set(READS)
 
 

@@ -11,13 +11,14 @@ from torch.nn.utils.parametrizations import weight_norm
 
 from regard import MECHANISMS, record
 from regard.attn.call import Need
+from regard.attn.stepwise import part_without_steps
 from regard.layers.conv.gated_convolution import GatedConvolution, WeightNormLinear
 from regard.models import ConvSeq2Seq
 
 pytestmark = pytest.mark.usefixtures("float64")
 
 # of the catalogue, what a decoder can call with one query at a time
-STEPWISE = [n for n, make in MECHANISMS.items() if hasattr(make(8, 8), "project_kv")]
+STEPWISE = [n for n, make in MECHANISMS.items() if part_without_steps(make(8, 8)) is None]
 HALF = math.sqrt(0.5)
 
 

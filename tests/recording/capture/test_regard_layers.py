@@ -40,8 +40,14 @@ def test_every_mechanism_is_recorded_and_certified(name: str) -> None:
     hard = name in ("hard", "hard-argmax", "gumbel")  # in evaluation they read at the greatest weight
     assert all(one.verified and one.captured_from == ("regard, hard" if hard else "regard") for one in tape)
     assert tape[0].name == {"pooling": "pool", "co-attention": "both"}.get(name, "")
-    torch.testing.assert_close(tape[0].weights.dense(), asked.weights, rtol=1e-5, atol=1e-6)
-    assert len(tape) == (2 if name in ("co-attention", "bidaf") else 1)
+    assert len(tape) == {"co-attention": 2, "bidaf": 2, "nsa": 3}.get(name, 1)
+    if name == "nsa":  # the maps of its three reads, which `asked` joins by the gates
+        gates = torch.sigmoid(layer.gate(q)).unflatten(-1, (3, layer.heads)).permute(2, 0, 3, 1).unsqueeze(-1)
+        compressed, selected, window = (one.weights.dense() for one in tape)
+        joined = gates[0] * layer._spread(compressed, K) + gates[1] * selected + gates[2] * window
+        torch.testing.assert_close(joined / gates.sum(0), asked.weights, rtol=1e-5, atol=1e-6)
+    else:
+        torch.testing.assert_close(tape[0].weights.dense(), asked.weights, rtol=1e-5, atol=1e-6)
 
 
 def test_both_directions_of_one_matrix_are_two_maps() -> None:

@@ -17,7 +17,9 @@ def asked(gated: Gated, origin: str, **options: object) -> httpx.Response:
 
 def preflight(gated: Gated, origin: str, header: str = "authorization,content-type") -> httpx.Response:
     headers = {"origin": origin, "access-control-request-method": "POST", "access-control-request-headers": header}
-    return visit(gated, lambda client: client.options("/v1/shout", headers=headers), origins=[SITE], token="token")
+    return visit(
+        gated, lambda client: client.options("/v1/shout", headers=headers), origins=[SITE], tokens={"token": "token"}
+    )
 
 
 def test_an_allowed_page_may_ask(gated: Gated) -> None:
@@ -29,7 +31,7 @@ def test_an_allowed_page_may_ask(gated: Gated) -> None:
 
 
 def test_it_may_read_why_it_is_refused(gated: Gated) -> None:
-    answer = asked(gated, SITE, token="token")
+    answer = asked(gated, SITE, tokens={"token": "token"})
     assert answer.status_code == 401
     assert answer.headers["access-control-allow-origin"] == SITE
     assert "www-authenticate" in answer.headers["access-control-expose-headers"].lower()

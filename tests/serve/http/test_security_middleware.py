@@ -1,8 +1,12 @@
 """Who may come in: names of this machine, pages of this service, programs; and what every answer carries."""
 
+import re
+
+import httpx
 import pytest
 from tests.for_each import for_each
 from tests.serve.conftest import Gated, get, visit
+from tests.serve.http.test_metrics import samples
 
 from regard.serve.http.trusted_host import allowed_names
 from regard.viz.html.security import is_loopback
@@ -119,3 +123,47 @@ def test_a_line_a_request_without_its_text(gated: Gated) -> None:
     assert " POST /v1/shout 200 " in first
     assert " GET other 404 " in second
     assert "secret" not in second
+
+
+def test_every_answer_has_the_id_of_its_request(gated: Gated) -> None:
+    """An id that is a short word is kept; any other is replaced, since the log prints it."""
+    lines: list[str] = []
+
+    async def act(client: httpx.AsyncClient) -> list[str]:
+        found = []
+        for given in ("abc-1.2_Z", "two words", "\x1b[31m".encode("latin1"), "a" * 65, ""):
+            answer = await client.get("/none", headers={"x-request-id": given})
+            found.append(answer.headers["x-request-id"])
+        return found
+
+    found = visit(gated, act, log=lines.append)
+    assert found[0] == "abc-1.2_Z"
+    assert all(re.fullmatch("[0-9a-f]{16}", each) for each in found[1:])
+    assert len(set(found)) == 5
+    assert [line.split()[-1] for line in lines] == found
+
+
+def test_rejections_are_counted_by_cause(gated: Gated) -> None:
+    async def act(client: httpx.AsyncClient) -> str:
+        await client.post("/v1/shout", json={"word": 3})
+        await client.post("/v1/shout", content=b"{", headers=SAID)
+        await client.post("/v1/shout", content=b"{}", headers={"content-type": "text/plain"})
+        await client.post("/v1/shout", json={"word": "broken"})
+        await client.post("/v1/shout", json={"word": "poison"})
+        await client.post("/v1/shout", json={"word": "panic in reading"})
+        await client.get("/none")
+        await client.get("/", headers={"host": "evil.example"})
+        await client.get("/", headers={"origin": "https://evil.example"})
+        await client.get("/metrics")
+        return (await client.get("/metrics", headers={"authorization": "Bearer one"})).text
+
+    found = samples(visit(gated, act, tokens={"ann": "one"}))
+    assert found["regard_rejected_total", 'cause="token"'] == 7
+    found = samples(visit(gated, act))
+    causes = {labels: value for (name, labels), value in found.items() if name == "regard_rejected_total"}
+    assert causes == {
+        f'cause="{cause}"': float(count)
+        for cause, count in {
+            "field": 1, "malformed": 1, "type": 1, "fault": 3, "path": 1, "host": 1, "site": 1,
+        }.items()
+    }  # fmt: skip

@@ -22,7 +22,7 @@ def address(translating: Make) -> Iterator[str]:
         ServedModel(translating(), Limits(), "reverse"),
         ServedModel(pictures.endpoint(), Limits(), "digits"),
     ]
-    with running_models(models, token=TOKEN) as (address, _):
+    with running_models(models, tokens={"token": TOKEN}) as (address, _):
         yield address
 
 
@@ -41,7 +41,7 @@ def test_the_documentation_is_drawn_and_asks(seen: Seen) -> None:
     page = seen.page
     page.goto(f"{seen.address}/docs")
     page.wait_for_selector("#operations-reverse-post_reverse_v1_translate_post")
-    assert page.locator(".opblock").count() == 6
+    assert page.locator(".opblock").count() == 8
     page.get_by_role("button", name="Authorize").click()
     page.locator(".auth-container input").fill(TOKEN)
     page.locator(".auth-btn-wrapper .authorize").click()

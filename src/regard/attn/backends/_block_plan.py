@@ -242,10 +242,11 @@ def _shares_spans(call: AttentionCall) -> bool:
     """Whether the entries of the first axis have their spans together: the only axis may count heads, which share keys
     or which a bias or a normalizer distinguishes; and of several axes of samples a kernel makes one.
     """
+    if len(call.batch) != 1:
+        return len(call.batch) > 2
     has_bias = call.bias is not None and not isinstance(call.bias, TensorBias)
-    is_per_head = knows_heads(call) or any(t.ndim for t in take_tensors(call.normalize)[1])
-    tells_heads_apart = call.group > 1 or has_bias or is_per_head
-    return len(call.batch) > 2 or (len(call.batch) == 1 and tells_heads_apart)
+    is_per_head = has_bias or knows_heads(call) or any(t.ndim for t in take_tensors(call.normalize)[1])
+    return call.group > 1 or is_per_head
 
 
 def _is_continuation(a: BlockSpan, b: BlockSpan) -> bool:

@@ -51,11 +51,13 @@ def _span_weights(call: AttentionCall) -> int:
 
 
 def _rows(call: AttentionCall) -> int:
-    """The number of queries per span: as many as leave the masked weights at its end as dear as the span itself."""
+    """The number of queries per span: as many as leave the masked weights at its end as dear as the span itself, in
+    multiples of 16, which products of matrices take in whole tiles.
+    """
     weights_per_query = max(int(call.weights() * reached_share(call)) // max(call.q.shape[-2], 1), 1)
     heads = max(math.prod(call.batch[1:]), 1)
     rows = _ROWS_UNMASKED if call.mask is None else min(_ROWS, math.isqrt(_span_weights(call) // heads))
-    return max(16, min(rows, _WEIGHTS // weights_per_query))
+    return max(16, min(rows, _WEIGHTS // weights_per_query) // 16 * 16)
 
 
 def describe(call: AttentionCall) -> str:
@@ -143,9 +145,16 @@ class _Recomputed(torch.autograd.Function):
             return (None, None, None, None, *zero_gradients(*tensors))
         create_graph = torch.is_grad_enabled()
         totals: list[Tensor | None] = [None] * len(tensors)
+        # separate tensors: a parameter that is in a term and in the queries gets a gradient from each
+        of_terms = [_leaf(t.view_as(t), t, create_graph) for t in tensors[4:]]
+        call = _replace_inputs(put_tensors(template, of_terms), *tensors[:4])
         for number, span in enumerate(block_spans):
             with torch.enable_grad():
-                part, leaves, cuts = _leaves(template, span, tensors, attached=create_graph)
+                cuts = _cuts(tensors, span, len(call.batch) + 2)
+                parts = zip(tensors, cuts, strict=False)
+                leaves = [*(_leaf(t[cut], t, create_graph) for t, cut in parts), *of_terms]
+                part = span.part_of(call)
+                part.q, part.queries, part.keys, part.v = leaves[:4]
                 attended = equation(part, _generator(part, seed, number))
             outputs, upstream = [], []
             for name, g in zip(_result_fields(part), grads, strict=True):
@@ -161,7 +170,7 @@ class _Recomputed(torch.autograd.Function):
             )
             for n, g in zip(needed, gradients, strict=True):
                 if g is not None:
-                    totals[n] = _add(totals[n], tensors[n], cuts[n], g, create_graph)
+                    totals[n] = _add(totals[n], tensors[n], cuts[n] if n < len(cuts) else None, g, create_graph)
         return (None, None, None, None, *totals)
 
 
@@ -182,22 +191,15 @@ def _cut_of(t: Tensor, sample: int | None, index: Any, axes: int) -> tuple[Any, 
     return ..., index, slice(None)
 
 
-def _leaves(
-    template: AttentionCall, span: BlockSpan, tensors: tuple[Tensor, ...], attached: bool
-) -> tuple[AttentionCall, list[Tensor], list[Any]]:
-    """The span's part of the call on separate tensors, and the index of each in the whole."""
-    axes = len(template.batch) + 2
-    cuts: list[Any] = [_cut_of(t, span.sample, span.rows, axes) for t in tensors[:2]]
-    cuts += [_cut_of(t, span.sample, span.columns, axes) for t in tensors[2:4]]
-    cuts += [None] * (len(tensors) - 4)
-    # separate tensors: a parameter that is in a term and in the queries gets a gradient from each
-    leaves = [t.view_as(t) if cut is None else t[cut] for t, cut in zip(tensors, cuts, strict=True)]
-    if not attached:
-        leaves = [t.detach().requires_grad_(t.requires_grad) for t in leaves]
-    call = _replace_inputs(put_tensors(template, leaves[4:]), *tensors[:4])
-    part = span.part_of(call)
-    part.q, part.queries, part.keys, part.v = leaves[:4]
-    return part, leaves, cuts
+def _cuts(tensors: tuple[Tensor, ...], span: BlockSpan, axes: int) -> list[Any]:
+    """The index of a span's part in each of q, queries, keys and v, the first of these tensors."""
+    indices = span.rows, span.rows, span.columns, span.columns
+    return [_cut_of(t, span.sample, index, axes) for t, index in zip(tensors, indices, strict=False)]
+
+
+def _leaf(part: Tensor, t: Tensor, attached: bool) -> Tensor:
+    """A part of t by which backward differentiates; its own gradient flows on to t if it is attached."""
+    return part if attached else part.detach().requires_grad_(t.requires_grad)
 
 
 def _add(total: Tensor | None, like: Tensor, cut: Any, g: Tensor, differentiable: bool) -> Tensor:

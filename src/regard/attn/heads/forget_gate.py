@@ -70,8 +70,8 @@ class ForgetGate(nn.Module):
     ) -> Tensor:  # "*b h n d", "*b n e", bool "*b h n m+n" -> "*b h n d'"
         """The keys with −C as further columns.
 
-        C continues that of the last key of `past`, or of the last one that a query may attend to: hypotheses that share
-        a cache, and padding, are left out.
+        C continues that of the last key of `past`, or that of the last key before a token that it may attend to:
+        hypotheses that share a cache, and padding, are left out.
         """
         if keys.shape[-3] != self.map.out_features:
             raise ValueError(
@@ -84,12 +84,8 @@ class ForgetGate(nn.Module):
             total = logs.cumsum(-1)
         else:
             columns = past.keys[..., dim : dim + self._columns(keys.dtype)]  # −C of the past, "*b h m 1" or "*b h m 3"
-            if allowed is None:
-                last, added = columns[..., -1:, :], logs.cumsum(-1)
-            else:
-                last = _last_allowed(columns, allowed[..., : len(past)])
-                added = (allowed[..., len(past) :].to(logs.dtype) @ logs.unsqueeze(-1)).squeeze(-1)
-            total = added - unit * last.to(logs.dtype).sum(-1)
+            sums = -unit * columns.to(logs.dtype).sum(-1)  # C of the past, "*b h m"
+            total = sums[..., -1:] + logs.cumsum(-1) if allowed is None else _sums_of_chains(logs, sums, allowed)
         rest, parts = (-total / unit).unsqueeze(-1), []
         for _ in range(self._columns(keys.dtype)):
             parts.append(rest.to(keys.dtype))
@@ -131,10 +127,20 @@ def _is_invariant(normalize: Normalizer) -> bool:
     return _is_invariant(normalize.normalize) if isinstance(normalize, TopK) else isinstance(normalize, _INVARIANT)
 
 
-def _last_allowed(numbers: Tensor, allowed: Tensor) -> Tensor:  # "*b h m c", bool "*b h q m" -> "*b h q c"
-    """The numbers of the last key that each query may attend to; 0 without one."""
-    places = torch.arange(1, allowed.shape[-1] + 1, device=allowed.device)
-    last = (allowed * places).amax(-1).unsqueeze(-1)
-    shape = torch.broadcast_shapes(last.shape[:-2], numbers.shape[:-2])
-    index = (last - 1).clamp_min(0).expand(*shape, -1, numbers.shape[-1])
-    return numbers.expand(*shape, -1, -1).gather(-2, index) * (last > 0)
+def _sums_of_chains(
+    logs: Tensor, sums: Tensor, allowed: Tensor
+) -> Tensor:  # "*b h n", "*b h m", bool "*b 1 n m+n" -> "*b h n"
+    """log f of every token, plus the sum of the last key before it that it may attend to; 0 without one."""
+    m, n = sums.shape[-1], logs.shape[-1]
+    places = torch.arange(1, m + n + 1, device=logs.device)
+    parents = (allowed.tril(m - 1) * places).amax(-1) - 1  # "*b 1 n", -1: there is none
+    shape = torch.broadcast_shapes(parents.shape[:-1], logs.shape[:-1])
+    parents, sums, logs = (t.expand(*shape, -1) for t in (parents, sums, logs))
+    total = logs + sums.gather(-1, parents.clamp(0, m - 1)) * ((parents >= 0) & (parents < m))
+    # chains inside the call, each time twice as far; a chain ends at a last place with the sum 0
+    ends = F.pad(torch.where(parents >= m, parents - m, n), (0, 1), value=n)
+    total = F.pad(total, (0, 1))
+    reach = 1
+    while reach < n:
+        total, ends, reach = total + total.gather(-1, ends), ends.gather(-1, ends), 2 * reach
+    return total[..., :-1]

@@ -1,27 +1,22 @@
 """regard serve: trained models over HTTP, each with a web page and a JSON API."""
 
-import os
 import shlex
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from regard.cli import run_options
 from regard.cli.output import note
 from regard.cli.run_options import parse_with_runs
+from regard.cli.served_runs import ServedRuns
 from regard.common.options.checks import CheckedOptions
 from regard.common.options.fields import at_least, flag, option, positional, positive
 from regard.common.wording import plural
 from regard.inference.limits import Limits
-from regard.serve.access import check_origin, check_token
+from regard.serve.access import check_origin
 from regard.tasks.registry import describe
-
-if TYPE_CHECKING:
-    from regard.serve.served_model import ServedModel
-    from regard.tasks.base import TaskConfig
 
 # warnings about a service that other machines reach, without a token and with one
 _WARNINGS = (
@@ -33,7 +28,8 @@ _WARNINGS = (
 
 @dataclass(frozen=True)
 class ServeOptions(CheckedOptions):
-    """Serve trained models: a web page that shows outputs and their attention, and a JSON API. Ctrl-C stops it.
+    """Serve trained models: a web page that shows outputs and their attention, and a JSON API. Ctrl-C stops it, and
+    SIGHUP exchanges the runs whose files have changed, and the tokens, without losing a request.
 
     POST /v1/translate {"text": …} or /v1/classify {"image": base64}, GET /v1/model, /health, /metrics, /openapi.json
     and /docs; several runs are under the names of their folders: POST /en-de/v1/translate. Only this machine can
@@ -54,7 +50,7 @@ class ServeOptions(CheckedOptions):
     token: str | None = None
     """A token that requests must send (Authorization: Bearer TOKEN); the process list of this machine shows it."""
     token_file: Path | None = option(None, metavar="FILE")
-    """A file with the token, which no process list shows."""
+    """A file with the token, which no process list shows; or with several, a line each: a name, a blank, the token."""
 
     batch: int = at_least(1, Limits.batch)
     """Inputs that the model answers at once, at most."""
@@ -89,8 +85,9 @@ def run(args: Sequence[str]) -> int:
             raise ValueError(
                 f"{describe(folder, config)}, which is not served; use {config.next_command(shlex.quote(str(folder)))}"
             )
-    token = _read_token(options)
-    models = _models(options, configs)
+    runs = ServedRuns(options)
+    tokens = runs.tokens()
+    models = runs.load(configs)
     from regard.serve.server import ModelFailed, address, listen, serve, server
     from regard.viz.html.security import is_loopback
 
@@ -98,7 +95,7 @@ def run(args: Sequence[str]) -> int:
 
         def ready() -> None:
             if not is_loopback(options.host):
-                note(f"--host {options.host} {_WARNINGS[token is not None]}, or leave --host out")
+                note(f"--host {options.host} {_WARNINGS[bool(tokens)]}, or leave --host out")
             verb = "is" if len(models) == 1 else "are"
             names = ", ".join(map(str, options.run))
             print(f"{names} {verb} served at {address(socket)} (Ctrl-C stops it)", flush=True)
@@ -108,8 +105,10 @@ def run(args: Sequence[str]) -> int:
             host=options.host,
             allowed=options.allow_host,
             origins=options.allow_origin,
-            token=token,
+            tokens=tokens,
             log=partial(print, file=sys.stderr, flush=True) if options.log else None,
+            reload=runs.reload,
+            note=note,
         )
         try:
             count = serve(running, socket, ready)
@@ -118,42 +117,3 @@ def run(args: Sequence[str]) -> int:
             return 1
     note(f"stopped; {plural(count, 'request')} answered")
     return 0
-
-
-def _models(options: ServeOptions, configs: "Sequence[TaskConfig]") -> "list[ServedModel]":
-    """The runs with their weights; several have the names of their folders."""
-    from regard.serve.served_model import ServedModel, check_names
-
-    # a link has its own name, and "." that of the folder
-    names = [os.path.basename(os.path.abspath(folder)) for folder in options.run]
-    if len(names) > 1:
-        check_names(names)
-    models = []
-    for folder, name, config in zip(options.run, names, configs, strict=True):
-        fields_of_task = {item.name for item in fields(config.Serve)}
-        task_options = config.Serve(**{key: value for key, value in options.task.items() if key in fields_of_task})
-        limits = _limits(options, task_options)
-        loaded = run_options.load(folder, options.load)
-        endpoint = loaded.predictor.endpoint(limits, run=name, step=loaded.step)
-        models.append(ServedModel(endpoint, limits, name if len(names) > 1 else ""))
-    return models
-
-
-def _read_token(options: ServeOptions) -> str | None:
-    if options.token_file is None:
-        return None if options.token is None else check_token(options.token)
-    try:
-        return check_token(options.token_file.read_text(encoding="utf-8").strip())
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        raise ValueError(
-            f"--token-file {options.token_file} cannot be read ({reason}); name a file with the token"
-        ) from error
-
-
-def _limits(options: ServeOptions, task_options: Any) -> "Limits":
-    """The limits that were typed, or that the task gives; otherwise the defaults of Limits."""
-
-    names = [item.name for item in fields(Limits)]
-    values = {name: getattr(task_options, name, getattr(options, name, None)) for name in names}
-    return Limits(**{name: value for name, value in values.items() if value is not None})

@@ -178,6 +178,12 @@ def memory_heads(name: str, width: int, window: int) -> MultiHead:
     """The heads of a mechanism of the catalogue with relative positions: its own ones, or those of Shaw et al."""
     mechanism = MECHANISMS[name](width, width)
     if isinstance(mechanism, MultiHead):
+        bias = mechanism.attention.bias if isinstance(mechanism.attention, Attention) else None
+        if mechanism.forget is not None or (bias is not None and bias.reads_rows):
+            raise ValueError(
+                f"memory={name!r} sums over all steps before, those of other episodes and those behind the window too; "
+                "try memory='additive'"
+            )
         return mechanism
     if reason := unsupported_reason(mechanism):
         raise ValueError(f"memory={name!r} cannot read past steps: {reason}; try memory='additive'")

@@ -2,6 +2,7 @@
 
 import asyncio
 import sys
+from collections.abc import Callable
 from http import HTTPStatus
 from typing import Any, ClassVar
 
@@ -32,6 +33,8 @@ class Connection(H11Protocol):
     lingering: ClassVar["set[Connection]"] = set()
     # connections that are kept for /health, the oldest first, of one server
     reserved: ClassVar["dict[Connection, None]"] = {}
+    # counts an error that no app sees
+    reject: ClassVar[Callable[[RequestError], object]] = staticmethod(lambda error: None)
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -43,7 +46,7 @@ class Connection(H11Protocol):
         if len(self.connections) > most:
             # a client that has not sent its request gives way: that of a health check comes at once
             silent = next((each for each in self.reserved if not each.is_answering), self)
-            silent._send_error(RequestError(503, BUSY, retry=1))
+            silent._send_error(RequestError(503, BUSY, retry=1, cause="connections"))
             if silent is self:
                 return
         if len(self.connections) > most - reserved_count(most):
@@ -107,6 +110,7 @@ class Connection(H11Protocol):
         Closing at once would reset the connection if the client has sent more, and it would lose the answer. So only
         this side is closed first; the rest of the request is dropped until the client closes too.
         """
+        type(self).reject(error)
         if self.is_answering:
             # the body of a request is malformed, and the app may have begun to answer
             if self.cycle.response_started:

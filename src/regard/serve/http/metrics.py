@@ -2,7 +2,9 @@
 
 from collections.abc import Callable, Iterator, Mapping
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Metric, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Metric, ProcessCollector, generate_latest
+
+from regard.serve.errors import RequestError
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -27,6 +29,19 @@ class Metrics:
             buckets=_SECONDS,
             registry=self.registry,
         )
+        self._rejected = Counter(
+            "regard_rejected",
+            "requests that were answered by an error, by its cause",
+            ["cause"],
+            registry=self.registry,
+        )
+        self._reloads = Counter("regard_reloads", "reloads by their result", ["result"], registry=self.registry)
+        self._versions = Gauge(
+            "regard_model_info", "1 for the version of each model that is served", ["model", "version"],
+            registry=self.registry,
+        )  # fmt: skip
+        # memory and time of the processor, on Linux
+        ProcessCollector(registry=self.registry)
         labels = ["model"] if any(units) else []
         busy = Counter("regard_model_seconds", "time that the model was busy", labels, registry=self.registry)
         batches = {
@@ -57,6 +72,20 @@ class Metrics:
         """Counts one request."""
         self._requests.labels(path, str(status)).inc()
         self._seconds.observe(seconds)
+
+    def reject(self, error: RequestError) -> None:
+        """Counts one error by its cause."""
+        self._rejected.labels(error.cause).inc()
+
+    def reload(self, result: str) -> None:
+        """Counts one reload: "exchanged", "unchanged" or "refused"."""
+        self._reloads.labels(result).inc()
+
+    def serve_versions(self, versions: Mapping[str, str]) -> None:
+        """The version of every model from now on, by its name."""
+        self._versions.clear()
+        for name, version in versions.items():
+            self._versions.labels(name, version).set(1)
 
     def text(self) -> bytes:
         return generate_latest(_WithoutCreated(self.registry))

@@ -1,10 +1,11 @@
-"""Connections that a busy service keeps for /health: a full house must not look like a dead one."""
+"""Connections that a busy service keeps for checks of its health: a full house must not look like a dead one."""
 
 from typing import Any
 
 from starlette.types import Scope
 
-HEALTH = "/health"
+HEALTH, LIVE, READY = "/health", "/health/live", "/health/ready"
+HEALTH_PATHS = (HEALTH, LIVE, READY)
 _STATE = "regard.reserved"
 
 
