@@ -49,7 +49,7 @@ class Page(HTMLParser):
             self.links.append(values["href"])
             if self._inside:
                 self.article.append(values["href"])
-        elif tag in _LOADS and (address := values.get(_LOADS[tag])):
+        elif tag in _LOADS and (address := values.get(_LOADS[tag])) and values.get("rel") != "canonical":
             self.loads.append(address)
         if tag == "img" and not values.get("alt", "").strip():
             self.untold.append(values.get("src", ""))

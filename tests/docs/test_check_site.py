@@ -33,6 +33,11 @@ def site(folder: Path, **changes: str) -> Path:
         ('<a href="index.html#no">', "one.html links to index.html#no, which has no such place"),
         ('<img src="a.png">', "one.html: no text (alt) for the picture a.png"),
         ('<script src="https://cdn.org/a.js">', "one.html loads https://cdn.org/a.js from another host"),
+        (
+            '<link rel="stylesheet" href="https://cdn.org/a.css">',
+            "one.html loads https://cdn.org/a.css from another host",
+        ),
+        ('<link rel="canonical" href="https://docs.org/one.html">', ""),
         ('<a href="https://git.org/r/blob/main/README.md#x">', ""),
         (
             '<a href="https://git.org/r/blob/main/GONE.md">',
