@@ -1,6 +1,7 @@
 """The Dockerfile, whose lines run in an environment that has the requirements of its extras and nothing else, and the
 unit of systemd."""
 
+import configparser
 import json
 import os
 import re
@@ -114,4 +115,31 @@ def test_the_image_has_pinned_versions_and_a_health_check() -> None:
     _, install = instructions("RUN")
     assert "--constraint wheels/constraints.txt" in install
     (check,) = instructions("HEALTHCHECK")
-    assert "http://127.0.0.1:8080/health" in json.loads(check.partition("CMD ")[2])[2]
+    assert "http://127.0.0.1:8080/health/live" in json.loads(check.partition("CMD ")[2])[2]
+    for image in instructions("FROM"):
+        assert image.startswith("python:${PYTHON}-")
+    (version,) = instructions("ARG")
+    assert re.fullmatch(r"PYTHON=3\.\d+\.\d+", version)
+    assert instructions("USER") == ["65534"]
+
+
+def test_the_unit_limits_restarts_and_reloads() -> None:
+    unit = configparser.ConfigParser(strict=False, interpolation=None)
+    unit.optionxform = str  # type: ignore[method-assign,assignment]
+    unit.read_string(UNIT.read_text(encoding="utf-8"))
+    service = unit["Service"]
+    assert (service["Type"], service["Restart"]) == ("notify", "on-failure")
+    assert service["ExecReload"] == "/bin/kill -HUP $MAINPID"
+    assert {"MemoryMax", "TasksMax", "WatchdogSec"} <= set(service)
+    assert "AF_UNIX" in service["RestrictAddressFamilies"]
+
+
+def test_the_container_writes_nothing() -> None:
+    yaml = pytest.importorskip("yaml")
+    service = yaml.safe_load((ROOT / "deploy" / "compose.yaml").read_text(encoding="utf-8"))["services"]["regard"]
+    assert (service["read_only"], service["cap_drop"]) == (True, ["ALL"])
+    assert {"mem_limit", "pids_limit"} <= set(service)
+    from regard.cli.parsing.parser import parse
+    from regard.cli.verbs.serve import ServeOptions
+
+    assert parse(ServeOptions, "regard serve", service["command"]).token_file == Path("/run/secrets/token")

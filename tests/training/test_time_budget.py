@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 import torch
 from tests.product import first
-from tests.training.toy import Toy, ToyProblem, metrics, of, run
+from tests.training.toy import Toy, ToyProblem, metrics, of, run, same
 
 from regard.training import checkpoint, fit, time_budget
 from regard.training.config import TrainingConfig
-from regard.training.events import InterimReport, StepLogged, Validated
+from regard.training.events import InterimReport, Saved, StepLogged, Validated
 from regard.training.schedule import Plateau, StepEstimate, factor
 from regard.training.state import TrainingState
 
@@ -83,6 +83,21 @@ def test_minutes_beside_steps_leave_patience_to_the_steps(tmp_path: Path, clock:
     events = run(tmp_path, steps=40, minutes=1.0, validate_every=100, patience=1)
     assert len(of(Validated, events)) > 3
     assert progress(tmp_path)["bad"] == 0
+
+
+def test_checkpoints_by_the_clock(tmp_path: Path, clock: StepClock) -> None:
+    """Every step that passes six seconds is saved; weights do not depend on it, nor do those of a resumed run."""
+    rare: dict[str, Any] = {"save_every": 1000, "validate_every": 1000}
+    events = run(tmp_path / "timed", steps=20, save_minutes=0.1, **rare)
+    saved = [event.step for event in of(Saved, events) if event.path.name == "last.safetensors"]
+    assert saved == [7, 14, 20]
+    resumed = run(tmp_path / "timed", steps=30, save_minutes=0.1, resume=True, **rare)
+    assert [event.step for event in of(Saved, resumed) if event.path.name == "last.safetensors"] == [27, 30]
+    run(tmp_path / "plain", steps=20, **rare)
+    run(tmp_path / "plain", steps=30, resume=True, **rare)
+    same(tmp_path / "timed", tmp_path / "plain")
+    with pytest.raises(ValueError, match="save_minutes must be positive and finite, got 0"):
+        TrainingConfig(steps=1, save_minutes=0)
 
 
 def test_slow_steps_are_reported_by_time(tmp_path: Path, clock: StepClock) -> None:

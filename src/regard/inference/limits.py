@@ -20,6 +20,9 @@ class Limits:
     seconds: float = 30.0  # until an answer is ready, decoding included, and for a client to receive it
     arrival: float = 10.0  # seconds for the head of a request to arrive, and for its body
     connections: int = 512
+    client_waiting: int | None = None  # inputs of one client that wait or are answered at once
+    client_seconds: float | None = None  # time of the model that one client may use up per minute
+    client_connections: int | None = None  # of one address
 
     def __post_init__(self) -> None:
         for field in fields(self):

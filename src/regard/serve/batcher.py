@@ -14,6 +14,7 @@ from typing import cast
 
 from regard.common.cancellation import Cancellation, cancelled_if
 from regard.inference.endpoint import Endpoint, EndpointRequest, StreamingEndpoint
+from regard.serve.client_limits import ClientLimits
 from regard.serve.errors import STOPPING, RequestError
 from regard.serve.http.metrics import ModelMetrics
 
@@ -30,6 +31,7 @@ class Job:
     """A submitted request; `answer` is the future of its JSON."""
 
     request: EndpointRequest
+    client: str = ""
     answer: "Future[bytes]" = field(default_factory=Future)
     emit: Callable[[bytes], object] | None = None  # gets the pieces of an answer that is streamed; `answer` is its end
     is_cancelled: bool = False
@@ -48,10 +50,19 @@ class Batcher:
     """
 
     def __init__(
-        self, endpoint: Endpoint, metrics: ModelMetrics, *, batch: int, waiting: int, seconds: float = math.inf
+        self,
+        endpoint: Endpoint,
+        metrics: ModelMetrics,
+        *,
+        batch: int,
+        waiting: int,
+        seconds: float = math.inf,
+        clients: ClientLimits | None = None,
     ) -> None:
         self.endpoint, self.metrics, self.batch, self.max_waiting = endpoint, metrics, batch, waiting
         self.seconds = seconds  # the time limit of an answer
+        self.clients = clients or ClientLimits(None, None)
+        self._batch_seconds = (0.0, 0.0)  # times of the last two batches
         self._busy_since = math.inf  # the start of the present call of the model
         self.waiting = 0  # sentences or images
         self._unpacking = 0  # sentences or images that are being decoded
@@ -88,20 +99,21 @@ class Batcher:
     def is_alive(self) -> bool:
         return self._thread.is_alive() and not self._is_stopping
 
-    def submit(self, request: EndpointRequest, emit: Callable[[bytes], object] | None = None) -> Job:
+    def submit(self, request: EndpointRequest, emit: Callable[[bytes], object] | None = None, client: str = "") -> Job:
         """Queues a request, to be streamed to `emit` if it is given; RequestError if too many wait."""
-        job = Job(request, emit=emit)
+        job = Job(request, client, emit=emit)
         with self._ready:
-            self._reserve(request.count)
+            self._reserve(request.count, client)
             self._jobs.append(job)
             self._ready.notify()
+        job.answer.add_done_callback(lambda _: self.clients.release(client, request.count))
         return job
 
     @contextmanager
-    def unpacking(self, count: int) -> Iterator[None]:
+    def unpacking(self, count: int, client: str = "") -> Iterator[None]:
         """Counts requests as waiting while they are decoded; RequestError if too many wait."""
         with self._ready:
-            self._reserve(count)
+            self._reserve(count, client)
             self._unpacking += count
         try:
             yield
@@ -109,8 +121,9 @@ class Batcher:
             with self._ready:
                 self.waiting -= count
                 self._unpacking -= count
+            self.clients.release(client, count)
 
-    def _reserve(self, count: int) -> None:
+    def _reserve(self, count: int, client: str) -> None:
         if self.has_failed:
             raise RequestError(503, FAILED, retry=5, cause="failed")
         if not self.is_alive:
@@ -120,6 +133,17 @@ class Batcher:
             raise RequestError(
                 429, f"{self.waiting} {unit} wait already and {self.max_waiting} may; ask again in a moment", retry=1
             )
+        # the fewest batches before this request, each as short as the shorter of the last two
+        expected = self.waiting // self.batch * min(self._batch_seconds)
+        if expected > self.seconds:
+            raise RequestError(
+                429,
+                f"the work that waits takes about {expected:.0f} seconds, and an answer may take {self.seconds:g}; "
+                "ask again later",
+                retry=math.ceil(expected - self.seconds) + 1,
+                cause="work",
+            )
+        self.clients.reserve(client, count, self.endpoint.unit)
         self.waiting += count
 
     def cancel(self, job: Job) -> None:
@@ -171,7 +195,7 @@ class Batcher:
         except BaseException as error:  # a panic of an extension in Rust is no Exception
             self._fail(job, error)
             return False
-        self.metrics.busy(time.perf_counter() - start)
+        self._spend([job], time.perf_counter() - start)
         if piece is None:
             job.answer.set_result(b"")
         return piece is not None
@@ -217,7 +241,7 @@ class Batcher:
         except Cancellation:
             for job in jobs:
                 job.answer.set_exception(RequestError(503, "the request was cancelled"))
-            self.metrics.busy(time.perf_counter() - start)
+            self._spend(jobs, time.perf_counter() - start)
             return
         except BaseException as error:  # a panic of an extension in Rust is no Exception
             if len(jobs) > 1:
@@ -232,9 +256,18 @@ class Batcher:
             max(len(jobs), self._expected_requests // 2),
             seconds * _MAX_WAIT_SHARE,
         )
-        self.metrics.batch(count, seconds)
+        self._batch_seconds = self._batch_seconds[1], seconds
+        self.metrics.batch(count)
+        self._spend(jobs, seconds)
         for job, answer in zip(jobs, bodies, strict=True):
             job.answer.set_result(answer)
+
+    def _spend(self, jobs: Sequence[Job], seconds: float) -> None:
+        """Counts time of the model, by the shares of the clients in the inputs."""
+        self.metrics.busy(seconds)
+        count = sum(job.request.count for job in jobs)
+        for job in jobs:
+            self.clients.spend(job.client, seconds * job.request.count / count)
 
     def _fail(self, job: Job, error: BaseException) -> None:
         if isinstance(error, RequestError):  # the endpoint refused the request

@@ -14,6 +14,7 @@ from regard.serve.errors import RequestError
 def event_stream(
     batcher: Batcher,
     request: Any,
+    client: str,
     seconds: float,
     headers: Mapping[str, str],
     reject: Callable[[RequestError], object],
@@ -26,7 +27,7 @@ def event_stream(
     """
     loop = asyncio.get_running_loop()
     pieces: asyncio.Queue[bytes | None] = asyncio.Queue()
-    job = batcher.submit(request, lambda piece: loop.call_soon_threadsafe(pieces.put_nowait, piece))
+    job = batcher.submit(request, lambda piece: loop.call_soon_threadsafe(pieces.put_nowait, piece), client)
     answer = asyncio.wrap_future(job.answer)
     answer.add_done_callback(lambda _: pieces.put_nowait(None))
     deadline = time.perf_counter() + seconds

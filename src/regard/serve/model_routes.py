@@ -12,6 +12,7 @@ from starlette.responses import RedirectResponse
 
 from regard.common.cancellation import cancelled_if, check_cancelled
 from regard.inference.endpoint import Schema, Unpack
+from regard.serve.access import CLIENT
 from regard.serve.batcher import Batcher
 from regard.serve.errors import RequestError
 from regard.serve.event_stream import event_stream
@@ -61,9 +62,12 @@ class ModelRoutes:
         @app.post(f"{prefix}/v1/{endpoint.name}", tags=tags, dependencies=self.guards, **documentation)
         async def post(request: Request) -> Response:
             endpoint_request = endpoint.read(validate(schema.request, await reader.read(request)))
+            client = _client(request)
             if getattr(endpoint_request, "is_streamed", False):
-                return event_stream(self.batcher, endpoint_request, limits.seconds, self.headers, self.metrics.reject)
-            answer = _answer(endpoint_request, endpoint.unpack, self.batcher, unpack_pool)
+                return event_stream(
+                    self.batcher, endpoint_request, client, limits.seconds, self.headers, self.metrics.reject
+                )
+            answer = _answer(endpoint_request, client, endpoint.unpack, self.batcher, unpack_pool)
             return json_response(await _answer_in_time(request, answer, limits.seconds), self.headers)
 
         @app.get(
@@ -121,21 +125,27 @@ def _documentation(schema: Schema, reader: BodyReader, *, streams: bool, asks_to
     }
 
 
+def _client(request: Request) -> str:
+    """The name of the token of a request, or its address."""
+    name = request.scope.get("state", {}).get(CLIENT)
+    return name or (request.client.host if request.client else "")
+
+
 async def _answer(
-    endpoint_request: Any, unpack: Unpack | None, batcher: Batcher, unpack_pool: ThreadPoolExecutor
+    endpoint_request: Any, client: str, unpack: Unpack | None, batcher: Batcher, unpack_pool: ThreadPoolExecutor
 ) -> bytes:
     """The answer, however long it takes; if it is cancelled, a request that has not begun never begins, and one
     that has ends at its next step."""
     if unpack is not None:
         cancelled = threading.Event()
-        with batcher.unpacking(endpoint_request.count):
+        with batcher.unpacking(endpoint_request.count, client):
             try:
                 endpoint_request = await asyncio.get_running_loop().run_in_executor(
                     unpack_pool, _unpack, unpack, endpoint_request, cancelled
                 )
             finally:
                 cancelled.set()
-    job = batcher.submit(endpoint_request)
+    job = batcher.submit(endpoint_request, client=client)
     try:
         return await asyncio.wrap_future(job.answer)
     finally:

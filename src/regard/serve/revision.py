@@ -19,6 +19,7 @@ from starlette.applications import Starlette
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from regard.serve.batcher import Batcher
+from regard.serve.client_limits import ClientLimits
 from regard.serve.http.metrics import Metrics
 from regard.serve.served_model import ServedModel
 
@@ -104,6 +105,7 @@ class ModelExchange:
             batch=limits.batch,
             waiting=limits.waiting,
             seconds=limits.seconds,
+            clients=ClientLimits(limits.client_waiting, limits.client_seconds),
         )
         batcher.on_failure = self._fail
         return batcher

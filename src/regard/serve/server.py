@@ -102,6 +102,7 @@ def _connection_limits(limits: Sequence[Limits]) -> Limits:
         seconds=max(each.seconds for each in limits),
         arrival=max(each.arrival for each in limits),
         connections=min(each.connections for each in limits),
+        client_connections=min((each.client_connections for each in limits if each.client_connections), default=None),
     )
 
 

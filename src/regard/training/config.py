@@ -51,6 +51,8 @@ class TrainingConfig:
     """Steps between validations; the end of training always validates, and minutes validate by time as well."""
     save_every: int = at_least(1, 500)
     """Steps between checkpoints; every validation saves one as well."""
+    save_minutes: float | None = positive(example=10)
+    """Minutes after which a checkpoint is saved as well, however few steps they had."""
     log_every: int = at_least(1, 50)
     """Steps between lines of progress."""
     patience: int | None = at_least(1, example=5)

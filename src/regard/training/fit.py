@@ -118,6 +118,7 @@ class _Trainer:
         self.validation = Validation(self.problem, run, processes.device, self.interrupts)
         self.first_step = self.state.step
         self.saved_state = replace(self.state, elapsed=0.0)
+        self.saved_after = self.state.elapsed  # seconds of training at the last checkpoint
         # the clock, and the seconds and loss terms of the steps since the last logged one
         self.start, self.step_seconds, self.terms = 0.0, 0.0, 0
         self.reported = 0.0
@@ -210,7 +211,7 @@ class _Trainer:
         if step and (self.clock.validate or step % self.training.validate_every == 0):
             yield from self._validate()
         # the estimate is saved at once: a run that is killed afterwards goes on with it
-        if self.clock.estimate or step % self.training.save_every == 0:
+        if self.clock.estimate or self.clock.save or step % self.training.save_every == 0:
             yield from self._save()
         self.clock = ClockRequests()
         now = time.perf_counter()
@@ -276,8 +277,8 @@ class _Trainer:
         """
         clock = ClockRequests()
         if self.processes.is_first:
-            clock = time_budget.requests(self.training, self.steps, self.state, self._elapsed())
-        wishes = [float(self.interrupts.stop_requested), clock.stop, clock.validate, clock.estimate]
+            clock = time_budget.requests(self.training, self.steps, self.state, self._elapsed(), self.saved_after)
+        wishes = [float(self.interrupts.stop_requested), clock.stop, clock.validate, clock.estimate, clock.save]
         interrupted, *decisions = map(bool, self.processes.sum(wishes))
         self.clock = ClockRequests(*decisions)
         return "interrupted" if interrupted else "minutes" if self.clock.stop else None
@@ -455,7 +456,7 @@ class _Trainer:
             return
         stored = stored or self._collect()
         state = self._update_elapsed()
-        self.saved_state = replace(state, elapsed=0.0)
+        self.saved_state, self.saved_after = replace(state, elapsed=0.0), state.elapsed
         if self.metrics is None:
             return
         self.folder.check_in_place()

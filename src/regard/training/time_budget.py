@@ -27,12 +27,19 @@ class ClockRequests:
     stop: bool = False
     validate: bool = False
     estimate: bool = False
+    save: bool = False
 
 
-def requests(training: TrainingConfig, steps: int | None, state: TrainingState, elapsed: float) -> ClockRequests:
-    """The decisions after `elapsed` seconds; without minutes there are none."""
+def requests(
+    training: TrainingConfig, steps: int | None, state: TrainingState, elapsed: float, saved: float
+) -> ClockRequests:
+    """The decisions after `elapsed` seconds, of which the last checkpoint has `saved`; without minutes there are none.
+
+    A checkpoint changes no step, so that its time is no part of the state.
+    """
+    save = training.save_minutes is not None and elapsed - saved >= 60 * training.save_minutes
     if training.minutes is None:
-        return ClockRequests()
+        return ClockRequests(save=save)
     seconds = 60 * training.minutes
     estimate = state.estimate
     is_open = training.schedule in PLANNED and steps is None
@@ -42,6 +49,7 @@ def requests(training: TrainingConfig, steps: int | None, state: TrainingState, 
         stop=elapsed >= end_of_steps(training, state, elapsed),
         validate=elapsed >= (state.validate_at or seconds / _VALIDATIONS),
         estimate=is_open and is_measured and is_due,
+        save=save,
     )
 
 

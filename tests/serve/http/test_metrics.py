@@ -30,9 +30,10 @@ def test_all_is_counted() -> None:
     metrics = Metrics({"": "sentences"})
     for status, seconds in ((200, 0.001), (200, 0.3), (422, 0.0), (200, 99.0)):
         metrics.request("/v1/translate", status, seconds)
-    metrics.of("").batch(1, 0.5)
-    metrics.of("").batch(64, 0.25)
-    metrics.of("").batch(1000, 0.25)
+    metrics.of("").batch(1)
+    metrics.of("").batch(64)
+    metrics.of("").batch(1000)
+    metrics.of("").busy(1.0)
     metrics.of("").read_waiting(lambda: 7)
     found = samples(metrics.text().decode())
     assert found["regard_requests_total", 'path="/v1/translate",status="200"'] == 3

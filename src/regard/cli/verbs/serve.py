@@ -60,6 +60,12 @@ class ServeOptions(CheckedOptions):
     """The time limit of an answer (503), waiting included."""
     arrival: float = positive(Limits.arrival)
     """The time limit for a request to arrive (408)."""
+    client_waiting: int | None = at_least(1, example=64)
+    """Inputs of one client, a named token or an address, that may wait or be answered at once; None does not limit."""
+    client_seconds: float | None = positive(example=20)
+    """Seconds of a model that one client may use up per minute, computing; further requests get status 429."""
+    client_connections: int | None = at_least(1, example=16)
+    """Connections of one address at once; behind a proxy all have that of the proxy."""
     texts: int = at_least(1, Limits.texts)
     """Inputs per request, at most."""
 

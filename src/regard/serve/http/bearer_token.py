@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from fastapi import Request, Security
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
-from regard.serve.access import CLIENT
+from regard.serve.access import CLIENT, UNNAMED
 from regard.serve.errors import RequestError
 
 _SCHEME = HTTPBearer(auto_error=False, description="A token of the service.")
@@ -15,7 +15,7 @@ _SCHEME = HTTPBearer(auto_error=False, description="A token of the service.")
 class BearerToken:
     """A dependency of FastAPI, which /openapi.json lists as the scheme HTTPBearer; RequestError 401 without a token.
 
-    The name of the token becomes that of the client of the request.
+    The name of the token, if it has one, becomes that of the client of the request.
     """
 
     def __init__(self, tokens: Mapping[str, str]) -> None:
@@ -33,4 +33,5 @@ class BearerToken:
         names = [name for name, token in self._tokens.items() if hmac.compare_digest(sent, token)]
         if not names:
             raise RequestError(401, "the token is not that of this service", challenge='Bearer error="invalid_token"')
-        request.scope.setdefault("state", {})[CLIENT] = names[0]
+        if names[0] != UNNAMED:
+            request.scope.setdefault("state", {})[CLIENT] = names[0]

@@ -49,10 +49,21 @@ class Connection(H11Protocol):
             silent._send_error(RequestError(503, BUSY, retry=1, cause="connections"))
             if silent is self:
                 return
+        if self._is_beyond_share():
+            self._send_error(RequestError(503, "too many connections of this address", retry=1, cause="client"))
+            return
         if len(self.connections) > most - reserved_count(most):
             self.reserved[self] = None
             self.app_state, seconds = reserve(self.app_state), min(seconds, _RESERVED_ARRIVAL)
         self.timers["arrival"] = self.loop.call_later(seconds, self._time_out, seconds)
+
+    def _is_beyond_share(self) -> bool:
+        """Whether the address of this connection has more of them than it may."""
+        share = self.limits.client_connections
+        if share is None or not self.client:
+            return False
+        addresses = [each.client[0] for each in self.connections if each.client]  # type: ignore[union-attr]
+        return addresses.count(self.client[0]) > share
 
     @property
     def is_answering(self) -> bool:

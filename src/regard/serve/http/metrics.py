@@ -98,13 +98,12 @@ class ModelMetrics:
         self._busy, self._batches, self._waiting = busy, batches, waiting
 
     def busy(self, seconds: float) -> None:
-        """Counts the time of a piece of a streamed answer."""
+        """Counts time that the model was busy."""
         self._busy.inc(seconds)
 
-    def batch(self, count: int, seconds: float) -> None:
+    def batch(self, count: int) -> None:
         """Counts one call of the model with `count` inputs."""
         self._batches.observe(count)
-        self._busy.inc(seconds)
 
     def read_waiting(self, waiting: Callable[[], int]) -> None:
         """Takes the number of waiting inputs from this function whenever the metrics are read."""
