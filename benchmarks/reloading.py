@@ -21,7 +21,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -117,9 +117,14 @@ async def client(address: str, texts: Sequence[str], found: list[tuple[int, str,
             found.append((said[0], said[1], text, said[2], start, time.perf_counter()))
 
 
-async def reload_often(service: Supervised, link: Path, runs: Sequence[Path], count: int) -> list[tuple[float, float]]:
+async def reload_often(
+    service: Supervised, link: Path, runs: Sequence[Path], count: int, share: Callable[[], float] = lambda: 1.0
+) -> list[tuple[float, float]]:
+    """The times of reloads, each as soon as its share of the requests is answered."""
     times = []
     for n in range(count):
+        while share() < (n + 0.5) / (count + 1):
+            await asyncio.sleep(0.02)
         point(link, runs[(n + 1) % 2])
         before, start = await asyncio.to_thread(service.reloads), time.perf_counter()
         service.process.send_signal(signal.SIGHUP)
@@ -151,7 +156,7 @@ def measure(clients: int, requests: int, reloads: int, port: int) -> Outcome:
                 texts = [[TEXTS[(n * 7 + i) % len(TEXTS)] for i in range(requests)] for n in range(clients)]
                 *_, times = await asyncio.gather(
                     *(client(service.address, each, found) for each in texts),
-                    reload_often(service, link, runs, reloads),
+                    reload_often(service, link, runs, reloads, lambda: len(found) / (clients * requests)),
                 )
                 return times
 

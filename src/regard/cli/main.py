@@ -33,6 +33,7 @@ VERBS = {
     "attribute": "how much each word of a text adds to the class that a trained model gives it",
     "faithfulness": "how far attributions, and the attention of a trained model, can be trusted",
     "compare": "train several attentions on the same data with the same budget: a table and a plot",
+    "compare-runs": "the inputs that two trained models answer differently, with a test of significance",
     "list": "names of mechanisms, gates, models, data sets and environments",
     "explain": "the formula of a mechanism, and the backend that computes it",
 }
@@ -46,6 +47,7 @@ _EXPLAINING = ("attribute", "faithfulness", "check")
 # the dataclass of a task with its further options, by verb
 TASK_OPTIONS = {
     "evaluate": "Evaluate",
+    "compare-runs": "Evaluate",
     "attack": "Attack",
     "serve": "Serve",
     **dict.fromkeys(("predict", "chat", *_ALIASES), "Predict"),
@@ -157,12 +159,12 @@ def _import_trusted(module: str) -> None:
 
 
 def _module(verb: str) -> Any:
-    return importlib.import_module(f"regard.cli.verbs.{'aliases' if verb in _ALIASES else verb}")
+    return importlib.import_module(f"regard.cli.verbs.{'aliases' if verb in _ALIASES else verb.replace('-', '_')}")
 
 
 def options_class(verb: str) -> type:
     """The dataclass of the options of a verb: EvaluateOptions of evaluate."""
-    options: type = getattr(_module(verb), f"{verb.capitalize()}Options")
+    options: type = getattr(_module(verb), f"{verb.title().replace('-', '')}Options")
     return options
 
 

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 Value = TypeVar("Value")
 # called with the number of examples that are done, and of all
@@ -13,6 +13,29 @@ Done = Callable[[int], object]
 
 # the file of a run that has hashes of the examples of its files
 EXAMPLES = "examples.safetensors"
+
+
+@dataclass(frozen=True)
+class EvaluatedExample:
+    """One input with its target and its output, as texts.
+
+    `score` is from 0, wrong, to 100, right. `probability` is that of the output and `of_target` that of the target,
+    where a model gives them. `missed` and `wrong` are spans of the target that the output lacks, and the reverse.
+    """
+
+    input: str
+    target: str
+    output: str
+    score: float
+    probability: float | None = None
+    of_target: float | None = None
+    missed: tuple[str, ...] = ()
+    wrong: tuple[str, ...] = ()
+    source: str = ""  # the file that it is from
+
+
+# the kind of the outputs of examples: a class, the spans of a text, a text
+ExampleKind = Literal["class", "spans", "text"]
 
 
 @dataclass(frozen=True)
@@ -29,6 +52,8 @@ class Evaluation:
     notes: Sequence[str] = ()  # sentences about the scores
     facts: Mapping[str, Any] = field(default_factory=dict)  # further values of JSON
     intervals: Mapping[str, tuple[float, float]] = field(default_factory=dict)  # 95 % intervals of scores
+    kind: ExampleKind | None = None  # None: it has no examples to look at
+    examples: Callable[[], Sequence[EvaluatedExample]] = tuple  # made on demand, in the order of the data
 
 
 def timed(compute: Callable[[Done], Value], count: int, progress: Progress) -> tuple[Value, float]:

@@ -77,6 +77,15 @@ def chrf(predictions: Sequence[str], answers: Answers) -> float:
     return CHRF().corpus_score(list(predictions), _columns(answers)).score
 
 
+def sentence_chrf(prediction: str, answers: Sequence[str]) -> float:
+    """chrF2 of one line."""
+    try:
+        from sacrebleu.metrics.chrf import CHRF
+    except ImportError as error:
+        raise _needs_sacrebleu("chrf") from error
+    return CHRF().sentence_score(prediction, list(answers)).score
+
+
 def exact(predictions: Sequence[str], answers: Answers) -> float:
     """Lines that equal a reference exactly."""
     return _percent(sum(line in right for line, right in zip(predictions, answers, strict=True)), len(predictions))

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from regard.cli import run_options
+from regard.cli.output import note
 from regard.cli.parsing.output_paths import check_output
 from regard.cli.progress import example_progress
 from regard.cli.run_options import parse_with_run
@@ -30,6 +31,9 @@ class EvaluateOptions:
     """The folder of a run, or of a released model in transformers' layout."""
     out: Path | None = option(None, metavar="FILE")
     """Write the outputs of the model into this file, one line each."""
+    errors: Path | None = option(None, metavar="FILE")
+    """Write the errors: a page (.html) with tables of classes or spans, of lengths and files, and the worst outputs
+    with their attention; or all examples, the worst first (.tsv). For classes, pairs, tags and translations."""
     json: bool = flag()
     """Print one JSON object instead."""
     task: dict[str, Any] = field(default_factory=dict)
@@ -41,9 +45,15 @@ def run(args: Sequence[str]) -> int:
     task_options = config.Evaluate(**options.task)
     out = options.out
     check_output("--out", out, options.run, inputs={"a file of --test": getattr(task_options, "test", ())})
+    check_output("--errors", options.errors, options.run, (".html", ".tsv"))
     loaded = run_options.load(options.run, options.load)
     with example_progress("example", sys.stderr) as progress:
         evaluation = loaded.evaluate(task_options, progress)
+        if options.errors is not None:
+            from regard.experiments.error_report import report_of
+
+            report_of(evaluation, loaded, task_options, progress).write(options.errors)
+            note(f"the errors are in {options.errors}")
     if out is not None:
         lines = (line.replace("\n", " ") + "\n" for line in evaluation.predictions)
         out.write_text("".join(lines), encoding="utf-8", newline="\n")
@@ -83,8 +93,8 @@ def _print(evaluation: "Evaluation", loaded: "LoadedRun") -> None:
     count = plural(evaluation.count, evaluation.unit.removesuffix("s"))
     step = f", of step {loaded.step:,}" if loaded.step else ""
     print(f"{count}, {evaluation.split}, in {evaluation.seconds:.1f} s; {loaded.weights} weights{step}")
-    for note in evaluation.notes:
-        print(note)
+    for sentence in evaluation.notes:
+        print(sentence)
     if evaluation.samples:
         print()
     for sample in evaluation.samples:

@@ -371,6 +371,7 @@ def evaluate_texts(
         notes=notes,
         facts=facts,
         evidence=evidence,
+        inputs=data.texts,
     )
 
 

@@ -183,7 +183,15 @@ class MatchTask(Task[Match, MatchPredictor]):
         samples = [_sample(data, probabilities, n) for n in sample_rows(len(data))]
         values = {"baseline": {"scores": of_baseline[0], "intervals": of_baseline[1]}}
         return class_evaluation(
-            split, probabilities, facts.classes, "pairs", seconds, samples=samples, notes=notes, facts=values
+            split,
+            probabilities,
+            facts.classes,
+            "pairs",
+            seconds,
+            samples=samples,
+            notes=notes,
+            facts=values,
+            inputs=contents(data),
         )
 
     def attack_examples(

@@ -18,7 +18,7 @@ from regard.common import atomic_files, safetensors_files
 from regard.common.wording import corrected, plural
 from regard.data.splitting import LabelledExamples
 from regard.data.unseen_labels import unseen, unseen_notes
-from regard.inference.evaluation import Evaluation
+from regard.inference.evaluation import EvaluatedExample, Evaluation
 from regard.inference.evaluation_split import EvaluationSplit
 from regard.metrics.classification import accuracy, accuracy_interval, macro_f1, macro_f1_interval, nll, nll_interval
 from regard.training.protocol import Loss
@@ -84,9 +84,11 @@ def class_evaluation(
     notes: Sequence[str] = (),
     facts: Mapping[str, Any] = MappingProxyType({}),
     evidence: float | None = None,
+    inputs: Sequence[str] = (),
 ) -> Evaluation:
     """The scores of probabilities of the `known` classes, with notes of the hardest and of unseen ones after `notes`.
 
+    `inputs` are those of the examples as texts, if they are texts.
     `evidence` is the share of the attention on the parts that decide a class, if that is known.
     """
     data = split.data
@@ -102,8 +104,22 @@ def class_evaluation(
         [*notes, hardest_classes(probabilities, data.labels, data.classes), *unseen_class_notes(data, known)],
         facts,
         class_intervals(probabilities, data.labels, names),
+        "class" if inputs else None,
+        lambda: _examples(inputs, probabilities, data.labels, data.classes),
     )
     return split.annotate(evaluation)
+
+
+def _examples(
+    inputs: Sequence[str], probabilities: NDArray[np.float64], labels: NDArray[np.int64], classes: Sequence[str]
+) -> list[EvaluatedExample]:  # "n k", "n"
+    """The classes of examples with their probabilities; a class that the run never saw has none."""
+    examples = []
+    for text, row, label in zip(inputs, probabilities, labels.tolist(), strict=True):
+        best, of_target = int(row.argmax()), float(row[label]) if label < len(row) else 0.0
+        score = 100.0 * (best == label)
+        examples.append(EvaluatedExample(text, classes[label], classes[best], score, float(row[best]), of_target))
+    return examples
 
 
 def class_sample(name: str, data: LabelledExamples, probabilities: NDArray[np.float64], n: int) -> str:  # "n k"

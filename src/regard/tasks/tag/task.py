@@ -17,7 +17,7 @@ from regard.data.tagging.tagged import TaggedSentence, stray_tags_warning, tags_
 from regard.data.text.subword_inputs import SubwordEncoder
 from regard.data.text.words import WordEncoder
 from regard.data.unseen_labels import unseen_notes
-from regard.inference.evaluation import Evaluation, Progress, sample_rows, timed
+from regard.inference.evaluation import EvaluatedExample, Evaluation, Progress, sample_rows, timed
 from regard.inference.evaluation_split import EvaluationSplit, record_splits
 from regard.kernels import crf
 from regard.metrics.classification import accuracy, accuracy_interval
@@ -221,8 +221,9 @@ class TagTask(Task[Tag, TagPredictor]):
         samples = [_sample(sentences[n], taggings[n], scheme) for n in sample_rows(len(taggings))]
         facts = {"malformed": malformed, "scheme": predictor.vocabulary.scheme}
         evaluation = Evaluation(
-            scores, len(sentences), "sentences", split.name, seconds, predictions, samples, notes, facts, intervals
-        )
+            scores, len(sentences), "sentences", split.name, seconds, predictions, samples, notes, facts, intervals,
+            "spans", lambda: [_example(*pair, scheme) for pair in zip(sentences, taggings, strict=True)],
+        )  # fmt: skip
         return split.annotate(evaluation)
 
     def attack_examples(
@@ -283,6 +284,24 @@ def score(
         scores["intent accuracy"] = accuracy(guesses, truths)
         intervals["intent accuracy"] = accuracy_interval(guesses, truths)
     return scores, intervals
+
+
+def _example(sentence: TaggedSentence, tagging: Tagging, scheme: TagScheme) -> EvaluatedExample:
+    """The spans that were missed, and those that are wrong, of one sentence; its score is the share of right tags."""
+    words = sentence.words
+    target, output = (
+        {f"{label}: {' '.join(words[start:end])} ({start + 1}–{end})" for start, end, label in scheme.spans(tags)}
+        for tags in (sentence.tags, tagging.tags)
+    )
+    right = sum(map(str.__eq__, sentence.tags, tagging.tags))
+    return EvaluatedExample(
+        sentence.text,
+        " ".join(sentence.tags),
+        " ".join(tagging.tags),
+        100.0 if target == output and sentence.intent == tagging.intent else min(100.0 * right / len(words), 99.0),
+        missed=tuple(sorted(target - output)),
+        wrong=tuple(sorted(output - target)),
+    )
 
 
 def _sample(sentence: TaggedSentence, tagging: Tagging, scheme: TagScheme) -> str:

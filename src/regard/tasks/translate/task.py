@@ -16,9 +16,9 @@ from regard.data.text.corpus import Corpus, among_all
 from regard.data.text.holdout import hold_out
 from regard.data.text.pairs import Pairs, Splits, read_pairs
 from regard.decoding.search import Beam, Greedy, Search
-from regard.inference.evaluation import Evaluation, Progress, sample_rows, timed
+from regard.inference.evaluation import EvaluatedExample, Evaluation, Progress, sample_rows, timed
 from regard.inference.evaluation_split import EvaluationSplit, record_splits
-from regard.metrics.text import SCORES, Cut, chosen_cut, cut_for, scored, signature
+from regard.metrics.text import SCORES, Cut, chosen_cut, cut_for, scored, sentence_chrf, signature
 from regard.models.encoder_decoder import EncoderDecoder
 from regard.tasks.base import Task
 from regard.tasks.shared.text_generation import TokenLoss, hard_attention_loss, token_loss
@@ -253,7 +253,16 @@ def evaluate_pairs(
         facts["signature"] = signature(pairs.answers, cut)
         notes.append(facts["signature"])
     samples = [_sample(pairs, translations, n) for n in sample_rows(len(translations))]
-    return Evaluation(scores, len(pairs), "lines", split, seconds, translations, samples, notes, facts)
+    return Evaluation(scores, len(pairs), "lines", split, seconds, translations, samples, notes, facts, kind="text",
+        examples=lambda: _examples(pairs, translations))  # fmt: skip
+
+
+def _examples(pairs: Pairs, translations: Sequence[str]) -> list[EvaluatedExample]:
+    """The translations with the chrF of each."""
+    return [
+        EvaluatedExample(source, answers[0], output, sentence_chrf(output, answers))
+        for source, answers, output in zip(pairs.source, pairs.answers, translations, strict=True)
+    ]
 
 
 def evaluate(
