@@ -200,19 +200,24 @@ def grid_masks() -> list[Panel]:
 def moba() -> list[Panel]:
     """Blocks of four keys, whose keys are alike, and queries that look for those of one block."""
     torch.manual_seed(4)
-    blocks = torch.randn(8, DIM).repeat_interleave(4, 0)
-    k, q = blocks + 0.3 * torch.randn(32, DIM), 2 * blocks[torch.randint(0, 32, (32,))]
+    blocks = torch.randn(7, DIM).repeat_interleave(4, 0)
+    k, q = blocks + 0.2 * torch.randn(28, DIM), 0.5 * blocks[torch.randint(0, 28, (28,))]
     causal = regard.Causal()
     shown = {"dense": causal, "TopBlocks(4, 3)": regard.masks.TopBlocks(4, 3) & causal}
     shown["TopBlocks(4, 2)"] = regard.masks.TopBlocks(4, 2) & causal
-    return [Panel(weights(q, k, mask=mask), title) for title, mask in shown.items()]
+    return [Panel(_of_greatest(weights(q, k, mask=mask)), title) for title, mask in shown.items()]
+
+
+def _of_greatest(rows: Tensor) -> Tensor:
+    """Weights as shares of the greatest one of their row."""
+    return rows / rows.amax(-1, keepdim=True).clamp_min(1e-9)
 
 
 @torch.no_grad()
 def nsa() -> list[Panel]:
     torch.manual_seed(0)
-    layer = regard.layers.NativeSparseAttention(DIM, 1, block=4, stride=2, size=4, count=5, window=6)
-    x, panels = 3 * torch.randn(1, 24, DIM), []
+    layer = regard.layers.NativeSparseAttention(DIM, 1, block=4, stride=2, size=4, count=4, window=6)
+    x, panels = 0.6 * torch.randn(1, 28, DIM), []
     for title, gates in {
         "three reads": (0.0, 0.0, 0.0),
         "compressed": (9.0, -9.0, -9.0),
@@ -222,5 +227,5 @@ def nsa() -> list[Panel]:
         layer.gate.weight.zero_()
         layer.gate.bias.copy_(torch.tensor(gates))
         shares = layer.attend(x, mask=regard.Causal(), need=regard.Need(weights=True)).weights[0, 0]
-        panels.append(Panel(shares / shares.amax(-1, keepdim=True).clamp_min(1e-9), title))
+        panels.append(Panel(_of_greatest(shares), title))
     return panels

@@ -12,13 +12,15 @@ from regard.viz import Panel, figure
 # pixels of the widest picture
 _MAX_PIXELS = 1100
 # the quantity of pictures whose cells are no weights
-LABELS = dict.fromkeys(("rotary", "alibi", "shaw", "transformer-xl"), "share of the row's greatest weight") | {
+LABELS = dict.fromkeys(
+    ("rotary", "alibi", "shaw", "transformer-xl", "stick-breaking", "forgetting", "kerple", "fire", "moba", "nsa"),
+    "share of the row's greatest weight",
+) | {
     "t5": "bucket / 31",
     "masks": "1: allowed",
     "window": "1: allowed",
     "grid-masks": "1: allowed",
     "sparse-masks": "1: allowed",
-    "nsa": "share of the row's greatest weight",
     "unnormalized": "weight or score",
 }
 
