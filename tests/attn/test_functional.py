@@ -322,6 +322,14 @@ def test_queries_before_the_first_key_are_reported() -> None:
     assert not out[:, :2].any()
     with pytest.warns(UserWarning, match="leaves the first 1 of 9 queries without a key"):
         regard.attention(q, k, mask=regard.Window(3, 1) & torch.ones(9, 7, dtype=torch.bool))
+    for mask, count in (
+        (regard.masks.Neighbourhood(7, 3), 2),
+        (regard.masks.Edges(torch.tensor([[0], [1]])), 2),
+        (regard.masks.Strided(3) | regard.masks.Dilated(1, 1), 1),
+    ):
+        with pytest.warns(UserWarning, match=f"leaves the first {count} of 9 queries without a key"):
+            assert not regard.attention(q, k, mask=mask)[:, :count].any()
+    regard.attention(q, k, mask=regard.masks.Strided(3) | regard.masks.Global(1))
     regard.attention(q, k, mask=regard.Causal(), positions=(torch.arange(9), torch.arange(7)))
     regard.attention(q, k, mask=regard.Window(3, 2))
 

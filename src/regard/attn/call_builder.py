@@ -9,12 +9,11 @@ from regard.attn.call import AttentionCall, AttentionInputs, Terms
 from regard.attn.kv_cache import KVCache
 from regard.attn.nonfinite import hide_nonfinite
 from regard.attn.terms.bias import Bias, TensorBias
-from regard.attn.terms.mask import Mask, as_mask, conjuncts
+from regard.attn.terms.mask import Mask, as_mask
 from regard.attn.terms.normalizer import Normalizer
 from regard.attn.terms.position import Positions, default_positions
 from regard.attn.terms.read import Read
 from regard.attn.terms.score import Score
-from regard.attn.terms.sequence_masks import Window
 from regard.attn.terms.tiles import insert_head_axes
 from regard.common import checks
 from regard.kernels.dispatch import is_autocasting, values_are_readable
@@ -122,10 +121,10 @@ def _check_cached_width(score: Score, queries: Tensor, keys: Tensor) -> None:
 
 def _warn_of_empty_rows(mask: Mask, queries: int, keys: int) -> None:
     """Warns of queries before the first key, which a mask that hides later keys leaves without any."""
-    reach = min((m.right for m in conjuncts(mask) if isinstance(m, Window) and m.right is not None), default=None)
-    if keys and reach is not None and queries - keys > reach:
+    first = mask.first_query
+    if keys and first is not None and first > keys - queries:
         warnings.warn(
-            f"{mask!r} leaves the first {queries - keys - reach} of {queries} queries without a key, because the "
+            f"{mask!r} leaves the first {first + queries - keys} of {queries} queries without a key, because the "
             f"queries are the last of the {keys} keys; pass positions=(i, j) if they are others",
             UserWarning,
             stacklevel=4,

@@ -112,6 +112,15 @@ def test_a_verdict_on_a_tile_is_never_wrong(square: tuple[Mask, Mask, int, int],
             assert not (~tile.all(-1) & every[..., r, c]).any(), "a full verdict on a tile that is not"
 
 
+@settings(max_examples=60)
+@given(squares())
+def test_no_query_before_the_first_has_a_key(square: tuple[Mask, Mask, int, int]) -> None:
+    mask, _, q, k = square
+    first = mask.first_query
+    if first is not None:
+        assert not dense(mask, torch.arange(first - q, first), torch.arange(k)).any()
+
+
 @settings(max_examples=50)
 @given(squares(), st.data())
 def test_part_and_sample_are_slices(square: tuple[Mask, Mask, int, int], data: st.DataObject) -> None:

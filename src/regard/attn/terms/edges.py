@@ -21,6 +21,7 @@ class Edges(Mask):
     """
 
     sparse = positional = True
+    first_query = 0
 
     def __init__(self, index: Tensor) -> None:
         if not isinstance(index, Tensor) or index.is_floating_point() or index.dtype == torch.bool:

@@ -23,7 +23,7 @@ Interval = tuple[Tensor, Tensor]  # the least and the greatest number per tile
 class GridMask(PairRule):
     """A mask that compares the coordinates of tokens, axis by axis."""
 
-    sparse = True
+    sparse, first_query = True, 0
 
     def __init__(self, grid: int | Sequence[int]) -> None:
         self.grid = (grid,) if isinstance(grid, int) else tuple(grid)

@@ -44,6 +44,13 @@ class Mask(ABC):
         """The most consecutive positions that a query may attend to; None if the kind of the mask bounds none."""
         return None
 
+    @property
+    def first_query(self) -> int | None:
+        """The least position of a query that may attend to keys from position 0 on; None if the kind of the mask
+        bounds none.
+        """
+        return None
+
     @abstractmethod
     def dense(self, i: Tensor, j: Tensor) -> Tensor:  # "*b q", "*b k" -> bool, broadcasts to "*b q k"
         """Whether the query at position i may attend to the key at position j."""
@@ -245,6 +252,10 @@ class And(JoinedMask):
     def reach(self) -> int | None:
         return min((m.reach for m in self.masks if m.reach is not None), default=None)
 
+    @property
+    def first_query(self) -> int | None:
+        return max((m.first_query for m in self.masks if m.first_query is not None), default=None)
+
     def hides_nothing(self, queries: int, keys: int) -> bool:
         return all(m.hides_nothing(queries, keys) for m in self.masks)
 
@@ -261,6 +272,11 @@ class Or(JoinedMask):
     """a | b: where either allows it."""
 
     join = staticmethod(torch.logical_or)
+
+    @property
+    def first_query(self) -> int | None:
+        bounds = [m.first_query for m in self.masks]
+        return min((n for n in bounds if n is not None), default=None) if None not in bounds else None
 
     def __repr__(self) -> str:
         return "(" + " | ".join(map(repr, self.masks)) + ")"

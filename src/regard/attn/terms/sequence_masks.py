@@ -33,6 +33,10 @@ class Window(Mask):
     def reach(self) -> int | None:
         return None if self.left is None or self.right is None else self.left + self.right + 1
 
+    @property
+    def first_query(self) -> int | None:
+        return None if self.right is None else -self.right
+
     def dense(self, i: Tensor, j: Tensor) -> Tensor:
         ahead = offsets(i, j)
         if self.left is None:

@@ -29,6 +29,10 @@ class Dilated(SparsePattern):
     def reach(self) -> int:
         return 2 * self.window * self.step + 1
 
+    @property
+    def first_query(self) -> int:
+        return -self.window * self.step
+
     def allows(self, i: Tensor, j: Tensor) -> Tensor:
         ahead = j - i
         return (ahead % self.step == 0) & (ahead.abs() <= self.window * self.step)
@@ -59,6 +63,8 @@ class Strided(SparsePattern):
     One mask for the two that the paper gives to different heads: Window(stride, 0), and every stride-th key.
     """
 
+    first_query = 0
+
     def __init__(self, stride: int) -> None:
         checks.positive_ints("Strided", stride=stride)
         self.stride = stride
@@ -84,6 +90,8 @@ class Fixed(SparsePattern):
     One mask for the two that the paper gives to different heads: the block of the query, and the last `summary` keys
     of every block.
     """
+
+    first_query = 0
 
     def __init__(self, stride: int, summary: int = 1) -> None:
         checks.positive_ints("Fixed", stride=stride, summary=summary)
@@ -170,6 +178,8 @@ class RandomBlocks(SparsePattern):
     R is drawn once, for positions below `length`, so that one seed gives the same mask to every call and every step.
     `RandomBlocks(4096, seed=0) | Window(96, 96) | Global(64)` is BigBird's mask.
     """
+
+    first_query = 0
 
     def __init__(self, length: int, size: int = 64, count: int = 3, *, seed: int = 0) -> None:
         checks.positive_ints("RandomBlocks", length=length, size=size, count=count)
