@@ -12,7 +12,7 @@ from tests.gpu.tables import Table
 from torch import Tensor, nn
 
 import regard
-from regard import Need
+from regard import Need, masks
 from regard.attn.backends import _flex_blocks, dot_softmax
 from regard.attn.call import AttentionInputs, Terms
 from regard.attn.call_builder import build_call
@@ -36,6 +36,13 @@ MASKS: dict[str, Callable[[int, int, int, Place], Any]] = {
     "Prefix": lambda b, q, k, place: regard.Prefix(place(torch.arange(b) % k)),
     "boolean tensor": lambda b, q, k, place: place(torch.arange(b * q * k).view(b, q, k) % 3 > 0),
     "~Causal | Window": lambda b, q, k, place: ~regard.Causal() | regard.Window(2, 0),
+    "Neighbourhood | Global": lambda b, q, k, place: masks.Neighbourhood(k, 3, 2) | masks.Global([0]),
+    "Windows & ~Axial": lambda b, q, k, place: masks.Windows((1, k), (1, 3), (0, 1)) & ~masks.Axial((1, k), 0),
+    "CrissCross": lambda b, q, k, place: masks.CrissCross((k, 1)),
+    "Strided | Fixed | Dilated": lambda b, q, k, place: masks.Strided(3) | masks.Fixed(4) | masks.Dilated(1, 2),
+    "RandomBlocks": lambda b, q, k, place: masks.RandomBlocks(16, 2, 3),
+    "Edges": lambda b, q, k, place: masks.Edges(place(torch.arange(2 * k).view(2, k) % k)),
+    "TopBlocks & Causal": lambda b, q, k, place: masks.TopBlocks(2, 2) & regard.Causal(),
 }
 
 
