@@ -15,6 +15,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.autograd import forward_ad
 
 from regard.kernels.native_library import unsupported_reason
+from regard.kernels.torch_versions import TRACES_TRANSFORMS
 
 Route = Literal["direct", "operator", "plain"]
 
@@ -24,7 +25,8 @@ _NO_CONTEXT = nullcontext()
 def choose_route(*tensors: Tensor | None) -> Route:
     """The route of a call with these tensors, in the mode that torch is in."""
     if torch.compiler.is_compiling():
-        return "operator"
+        # without a rule for forward mode, an operator has a derivative of zero there
+        return "plain" if in_functorch_transform() else "operator"
     if torch._C._is_tracing() or torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0:
         return "plain"
     ordinary = True
@@ -62,7 +64,7 @@ def in_functorch_transform() -> bool:
     """Whether a torch.func transform (vmap, grad, jacrev …) or forward-mode differentiation is running."""
     # a torch.autograd.Function without a rule raises there even where none of its tensors is wrapped
     if torch.compiler.is_compiling():
-        return False
+        return TRACES_TRANSFORMS and torch._C._are_functorch_transforms_active()
     return torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
 
 

@@ -22,6 +22,8 @@ INDEXES_UNDER_VMAP = at_least("2.13")
 # before, torch.nn.attention.varlen does not exist, or takes neither windows nor heads that share keys
 VARLEN_SINCE = "2.12"
 PACKS_DOCUMENTS = at_least(VARLEN_SINCE)
+# before, Dynamo may not know whether it traces inside of torch.func
+TRACES_TRANSFORMS = at_least("2.9")
 # FlexAttention returns its log-sum-exp as this package reads it
 FLEX_SINCE = "2.9"
 HAS_FLEX = at_least(FLEX_SINCE)

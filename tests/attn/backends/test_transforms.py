@@ -1,5 +1,8 @@
 """What torch does to programs: compile, export, vmap, grad, autocast. Each gives what the plain call gives."""
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 import torch
 from tests.attn.backends.cases import close
@@ -128,6 +131,26 @@ def test_functional_gradients_equal_autograd(name: str) -> None:
         close(slope, want, name, rtol=1e-4, atol=1e-5)
     each = torch.func.vmap(torch.func.grad(loss))(q, k, v)
     close(each, got[0], "one gradient a sample", rtol=1e-4, atol=1e-5)
+
+
+TRANSFORMS: dict[str, Callable[[Callable[[Tensor], Tensor], Tensor], Any]] = {
+    "jvp": lambda f, x: torch.func.jvp(f, (x,), (x.cos(),))[1],
+    "grad": lambda f, x: torch.func.grad(lambda x: f(x).square().sum())(x),
+}
+
+
+@TRACES_OBJECTS
+@for_each("name", ["additive", "sparsemax", "entmax"])
+def test_transforms_that_are_compiled_equal_plain_ones(name: str) -> None:
+    """Operators have no rule for them, and an operator without a rule has a derivative of zero in forward mode."""
+    terms, x = TERMS[name](), torch.randn(2, T, DIM)
+    for what, transform in TRANSFORMS.items():
+
+        def program(x: Tensor, transform: Any = transform) -> Any:
+            return transform(lambda x: regard.attention(x, x, **terms), x)
+
+        torch._dynamo.reset()
+        close(torch.compile(program, backend="aot_eager")(x), program(x), f"{name} {what}", rtol=1e-4, atol=1e-5)
 
 
 def test_a_module_called_functionally() -> None:

@@ -31,3 +31,17 @@ def test_half_types_strides_and_compiled_code() -> None:
 def test_float64_is_refused() -> None:
     with pytest.raises(ValueError, match="backend 'triton' computes in float32, the map is float64"):
         SimAM(backend="triton")(torch.randn(1, 2, 3, 3, dtype=torch.float64))
+
+
+def test_transforms_are_refused() -> None:
+    """Its operator has no rule for them, and would have a derivative of zero in forward mode."""
+    gate, x = SimAM(backend="triton"), torch.randn(1, 2, 3, 3)
+    for transform in (
+        lambda: torch.func.jvp(gate, (x,), (x,)),
+        lambda: torch.func.grad(lambda x: gate(x).sum())(x),
+        lambda: torch.func.vmap(gate)(x[None]),
+    ):
+        with pytest.raises(ValueError, match=r"torch\.func cannot look into its kernels; leave backend out"):
+            transform()
+    with torch.autograd.forward_ad.dual_level(), pytest.raises(ValueError, match=r"torch\.func cannot look into"):
+        gate(torch.autograd.forward_ad.make_dual(x, x))

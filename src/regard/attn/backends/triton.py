@@ -10,7 +10,6 @@ from regard.attn.terms.normalizer import Entmax, Softmax, Sparsemax
 from regard.attn.terms.read import WeightedSum
 from regard.attn.terms.score import TanhScore
 from regard.kernels import triton
-from regard.kernels.dispatch import in_functorch_transform
 from regard.kernels.triton.configs import most_width
 
 _ALPHAS = (1.5, 2.0)
@@ -39,8 +38,6 @@ def unsupported_reason(call: AttentionCall) -> str | None:
         return "its kernels add no bias"
     if call.dropout or call.need.needs_weights:
         return "its kernels never form the weights" + (" that dropout needs" if call.dropout else "")
-    if in_functorch_transform():
-        return "torch.func cannot look into its kernels"
     if torch.float64 in (call.queries.dtype, call.keys.dtype, call.v.dtype):
         return "it computes in float32, the call in float64"
     width, most = max(call.queries.shape[-1], call.v.shape[-1]), most_width("additive" if is_soft else "sparse")

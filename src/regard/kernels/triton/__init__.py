@@ -11,6 +11,7 @@ import sys
 
 import torch
 
+from regard.kernels.dispatch import in_functorch_transform
 from regard.kernels.triton.configs import TARGETS
 
 UNMEASURED = "nobody has measured it on this device; run make bench-gpu"
@@ -26,6 +27,8 @@ def is_interpreted() -> bool:
 
 def unavailable_reason(device: torch.device) -> str | None:
     """Why the kernels cannot run on this device, in one sentence; None if they can. Compiled code asks when it runs."""
+    if in_functorch_transform():
+        return "torch.func cannot look into its kernels"
     if torch.compiler.is_compiling():
         return None
     if device.type == "cpu":
