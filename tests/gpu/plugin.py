@@ -63,6 +63,14 @@ from tests.gpu.pretend_cuda import pretended_gpu  # noqa: E402
 from tests.gpu.tables import Table, read_tables  # noqa: E402
 
 
+# the parameters of tests that `-m` leaves out
+_skipped: set[str] = set()
+
+
+def pytest_deselected(items: list[pytest.Item]) -> None:
+    _skipped.update(item.callspec.id for item in items if isinstance(item, pytest.Function) and hasattr(item, "callspec"))
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _gpu() -> Iterator[None]:
     with pretended_gpu():
@@ -80,6 +88,9 @@ def tables(request: pytest.FixtureRequest) -> Iterator[dict[str, Table]]:
     are_written = request.config.getoption("--write-tables")
     tables = read_tables(are_written)
     yield tables
-    if are_written:
-        for table in tables.values():
-            table.write()
+    skipped = None if request.config.option.keyword else _skipped
+    for table in tables.values():
+        if are_written:
+            table.write(skipped)
+        elif skipped is not None and not request.session.testsfailed:
+            table.check_names(skipped)

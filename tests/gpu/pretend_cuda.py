@@ -136,6 +136,8 @@ def _run(func: Any, args: Any, kwargs: Any) -> Any:
         _count(func, args, out, left_gpu=was_on_gpu and not on_gpu)
     if not on_gpu:
         return out
+    if func is aten._pack_padded_sequence.default:
+        return CudaTensor(out[0]), out[1]  # the numbers of samples per step stay on the CPU
     return tree_map_only(Tensor, lambda t: wrappers[id(t)] if id(t) in wrappers else CudaTensor(t), out)
 
 
@@ -263,8 +265,11 @@ def flex_kernel(kind: object) -> Callable[..., Any]:
         template = _rebuilt(mods, Tensor, take)
 
         def reference(q: Tensor, k: Tensor, v: Tensor, captured: list[Tensor]) -> Any:
-            on_hosts = _rebuilt(template, _Slot, lambda slot: captured[slot.number])
-            out, lse = flex._reference(q, k, v, *on_hosts, None)
+            score, mask = _rebuilt(template, _Slot, lambda slot: captured[slot.number])
+            zero = q.new_zeros(())
+            # as in the kernel, a row that its bias hides has no gradient
+            bias = None if score is None else lambda b, h, i, j: score(zero, b, h, i, j)
+            out, lse = flex._reference(q, k, v, score, mask, bias)
             return (out, lse) if needs_lse else (out,)
 
         out, *lse = one_kernel(reference)(q, k, v, captured)

@@ -4,7 +4,6 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils.rnn import pad_sequence
 
 from regard.common import checks
 from regard.data.text.words import WordInputs
@@ -87,11 +86,14 @@ class JoinedTurns(nn.Module):
         self.matcher = ESIM(dim, 1, hidden=hidden, attention=attention, dropout=dropout)
 
     def forward(self, inputs: TurnVectors) -> Tensor:  # -> "b"
-        inside = inside_lengths(inputs.turn_lengths, inputs.turns.shape[2])
-        joined = pad_sequence([turns[kept] for turns, kept in zip(inputs.turns, inside, strict=True)], batch_first=True)
-        if not joined.shape[1]:
-            joined = nn.functional.pad(joined, (0, 0, 0, 1))
-        lengths = inputs.turn_lengths.sum(1).clamp_min(1)
+        inside = inside_lengths(inputs.turn_lengths, inputs.turns.shape[2]).flatten(1)
+        lengths = inside.sum(1)
+        longest = max(int(lengths.max()), 1)
+        # tokens before padding, each in its order, by one sort: a loop over samples would wait for a GPU in each
+        order = (~inside).byte().argsort(stable=True)[:, :longest]
+        joined = inputs.turns.flatten(1, 2).take_along_dim(order.unsqueeze(-1), 1)
+        joined = joined.masked_fill(~inside_lengths(lengths, longest).unsqueeze(-1), 0.0)
+        lengths = lengths.clamp_min(1)
         scores: Tensor = self.matcher(joined, inputs.response, lengths, inputs.response_lengths)
         return scores.squeeze(-1)
 
