@@ -1,5 +1,6 @@
 """Every mechanism, gate and layer on a pretended GPU, against the CPU; the tables have their reads and operations."""
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -99,13 +100,29 @@ def test_a_mechanism_returns_what_is_asked_for(name: str, tables: Tables) -> Non
     count(tables, f"{name}, lse", lse, operations=False)
 
 
+# how far numbers of a half type are from those of the CPU, as a share of the largest one
+HALF_TYPES = {torch.float16: 1e-2, torch.bfloat16: 8e-2}
+
+
+def takes_half_types(build: Callable[[], nn.Module], call: Call) -> None:
+    """Training in each half type equals that of the CPU; under autocast, whose rules are the device's, it is finite."""
+    for dtype, tolerance in HALF_TYPES.items():
+        torch.manual_seed(0)
+        module = build()
+        expected = run(copy.deepcopy(module), in_half(call, dtype), "cpu", training=True)
+        actual = run(module, in_half(call, dtype), "cuda", training=True)
+        assert actual.refusal == expected.refusal
+        for got, want in zip(*[each.outputs + each.gradients for each in (actual, expected)], strict=True):
+            assert got.dtype == want.dtype
+            assert (got.cpu().double() - want.double()).norm() <= tolerance * want.double().norm() + tolerance
+    half = run(build(), in_half(call, None), "cuda", training=True)
+    assert half.outputs
+    assert all(t.isfinite().all() for t in (*half.outputs, *half.gradients))
+
+
 @pytest.mark.parametrize("name", regard.MECHANISMS)
 def test_a_mechanism_takes_half_types(name: str) -> None:
-    for dtype in (None, torch.float16):
-        torch.manual_seed(0)
-        half = run(mechanism(name)(), in_half(attention(), dtype), "cuda", training=True)
-        assert half.outputs
-        assert all(t.isfinite().all() for t in (*half.outputs, *half.gradients))
+    takes_half_types(mechanism(name), attention())
 
 
 DROPPING: dict[str, Callable[[], nn.Module]] = {
@@ -161,8 +178,7 @@ def test_a_gate_costs_the_same_for_more_samples_and_places(name: str, tables: Ta
     count(tables, f"{name}, training", training)
     assert compare(build, call(5, 9 if name in READS_ROWS else 12)) == training
     count(tables, f"{name}, evaluation", compare(build, call(3, 9), training=False))
-    half = run(build(), in_half(call(3, 9), None), "cuda", training=True)
-    assert all(t.isfinite().all() for t in half.outputs)
+    takes_half_types(build, call(3, 9))
 
 
 def steps(heads: regard.MultiHead, place: Place) -> list[Tensor]:
@@ -256,6 +272,11 @@ def test_a_layer_trains_and_evaluates(name: str, tables: Tables) -> None:
     for mode in ("training", "evaluation"):
         if not (mode == "training" and name in ("beam search", "MultiHead, 8-bit", "MultiHead, recorded")):
             count(tables, f"{name}, {mode}", compare(*LAYERS[name], training=mode == "training"))
+
+
+@pytest.mark.parametrize("name", [name for name in LAYERS if name not in ("beam search", "MultiHead, 8-bit")])
+def test_a_layer_takes_half_types(name: str) -> None:
+    takes_half_types(*LAYERS[name])
 
 
 # 2^20 weights, from which on a kernel is compiled: samples, heads, queries and keys, width
