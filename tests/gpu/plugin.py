@@ -62,13 +62,14 @@ import torch  # noqa: E402
 from tests.gpu.pretend_cuda import pretended_gpu  # noqa: E402
 from tests.gpu.tables import Table, read_tables  # noqa: E402
 
-
 # the parameters of tests that `-m` leaves out
 _skipped: set[str] = set()
 
 
 def pytest_deselected(items: list[pytest.Item]) -> None:
-    _skipped.update(item.callspec.id for item in items if isinstance(item, pytest.Function) and hasattr(item, "callspec"))
+    _skipped.update(
+        item.callspec.id for item in items if isinstance(item, pytest.Function) and hasattr(item, "callspec")
+    )
 
 
 @pytest.fixture(scope="session", autouse=True)

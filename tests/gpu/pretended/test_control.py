@@ -1,10 +1,12 @@
 """Each kind of fault that the other tests look for is noticed."""
 
 import copy
+from pathlib import Path
 
 import pytest
 import torch
 from tests.gpu.pretend_cuda import CudaTensor, Observation, observed
+from tests.gpu.tables import Table
 from torch import Tensor, nn
 
 
@@ -96,3 +98,25 @@ def test_numbers_are_those_of_the_cpu() -> None:
         out, moved = (t[0] if isinstance(t, tuple) else t for t in (out, moved))
         assert isinstance(moved, CudaTensor)
         torch.testing.assert_close(moved.cpu(), out)
+
+
+def test_a_table_may_only_fall_and_is_never_stale(tmp_path: Path) -> None:
+    path = tmp_path / "reads.txt"
+    path.write_text("# a heading\nsix, training  6\na step of tag+slow  5\n")
+    table = Table(path, "a heading", is_written=False)
+    table.compare({"six, training": 6, "none": 0})
+    for numbers, sentence in (
+        ({"six, training": 7}, "more than the table allows. six, training: 7, not 6"),
+        ({"six, training": 5}, "fewer, which is good. six, training: 5 instead of 6"),
+        ({"new": 1}, "not in the table. new: 1"),
+    ):
+        with pytest.raises(AssertionError, match=sentence):
+            table.compare(numbers)
+    table.check_names(skipped={"tag+slow"})
+    with pytest.raises(AssertionError, match="no test makes these calls: a step of tag\\+slow"):
+        table.check_names(skipped=())
+    table.seen = {"six, training": 4}
+    table.write({"tag+slow"})
+    assert path.read_text().split("\n")[1:] == ["a step of tag+slow      5", "six, training           4", ""]
+    table.write(())
+    assert "slow" not in path.read_text()

@@ -34,7 +34,7 @@ MODELS: dict[str, str] = {
     "match+pair": "--train SENTENCES --model pair --encoder BERT",
     "match+co-encoder": "--train SENTENCES --model co-encoder --encoder BERT",
     "match+bag-of-words": "--train SENTENCES --model bag-of-words",
-    "select-response+esim": "--train DIALOGUES --model esim --embedding 5 --hidden 6 --turns 2 --words 4 --candidates 3",
+    "select-response+esim": "--train DIALOGUES --model esim --embedding 5 --hidden 6 --turns 2 --words 4",
     "language-model+gpt2": "--train LINES --model gpt2 --width 8 --heads 2 --layers 1 --segment 24 --batch 3",
     "language-model+recurrent": "--train LINES --model recurrent --width 8 --segment 24 --batch 3",
     "embed+pretrained": "--train PAIRS --encoder BERT --valid-pairs 5",
