@@ -4,6 +4,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
+from tests.docs.pages import script
 from tests.notebooks import NOTEBOOKS, code_cells, read, run
 
 ROOT = Path(__file__).parent.parent
@@ -32,3 +33,14 @@ def test_the_five_notebooks_are_in_the_readme() -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     assert set(NOTEBOOKS) == {"equation", "alignment", "recording", "gate", "fine-tuning"}
     assert all(f"examples/{name}.ipynb" in readme for name in NOTEBOOKS)
+
+
+def test_the_pages_of_notebooks_show_their_outputs() -> None:
+    pages = script("notebook_pages")
+    for name, path in NOTEBOOKS.items():
+        text = pages.page(path)
+        outputs = [output for cell in code_cells(read(name)) for output in cell.outputs]
+        assert text.count("](data:image/png;base64,") == sum("data" in output for output in outputs), name
+        assert all(output["text"].rstrip() in text for output in outputs if "text" in output), name
+        assert "](../docs/" not in text, name
+    assert pages.on_page_markdown("[a](../../examples/gate.ipynb)") == "[a](../notebooks/gate.md)"
