@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import draw
+import draw_architecture
 import draw_gates
 import draw_history
 import draw_networks
@@ -195,6 +196,7 @@ def _catalogue() -> dict[str, Source]:
         for name in module.PICTURES:
             add([f"{name}.png"], f"docs/{script}", panels(module.PICTURES, name, module.COLOURS))
     add(["history.png"], "docs/draw_history.py", lambda places: print(draw_history.draw(places.out)))
+    add(["architecture.svg"], "docs/draw_architecture.py", lambda places: print(draw_architecture.draw(places.out)))
     add(["rotary-frequencies.svg"], "docs/draw_rotary.py", lambda places: print(draw_rotary.draw(places.out)))
     for guide, names in GUIDES.items():
         add([f"{name}.png" for name in names], f"examples of docs/guides/{guide}.md", from_guide(guide))

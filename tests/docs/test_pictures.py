@@ -54,3 +54,8 @@ def test_a_picture_of_each_quick_source_is_drawn_again(tmp_path: Path) -> None:
     for name in ("masks.png", "claims/order.svg"):
         pictures.PICTURES[name].draw(places)
         assert (tmp_path / name).stat().st_size > 1000
+
+
+def test_the_architecture_is_that_of_the_linter() -> None:
+    """`python docs/pictures.py architecture.svg` draws it."""
+    assert (IMAGES / "architecture.svg").read_text(encoding="utf-8") == script("draw_architecture").svg()
