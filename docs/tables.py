@@ -263,6 +263,79 @@ def scores() -> Iterator[str]:
         yield row(f"`{name}`", formula, learned, f"{count:,}", COSTS.get(name, "d products"), measured)
 
 
+class Result(NamedTuple):
+    """A row of the results on the first page: a number of a page of results, which a command wrote."""
+
+    page: str
+    case: str  # the first cells of its row there
+    cell: int
+    sentence: str
+    command: str
+
+
+RESULTS = (
+    Result(
+        "models-on-regard.md",
+        "| equal |",
+        2,
+        "classes of transformers compute on regard what they compute with eager attention, of 815 that can choose",
+        "python -m benchmarks.zoo.interface_sweep",
+    ),
+    Result(
+        "recorded-models.md",
+        "| exact |",
+        2,
+        "classes of transformers whose every attention weight is recorded exactly, of 1,077",
+        "python -m benchmarks.zoo.recorder_sweep",
+    ),
+    Result(
+        "speed.md",
+        "| Additive (32,50,50,256) forward |",
+        4,
+        "additive attention, against the tensor of all pairs",
+        "make bench",
+    ),
+    Result(
+        "speed.md",
+        "| Dot (1,8,2048,64) +backward | regard.attention(Dot) : SDPA, plain",
+        4,
+        "a dot product, against torch's own call",
+        "make bench",
+    ),
+    Result(
+        "decoding.md",
+        "| Transformer 3+3, width 256, 6,000 words, 20 tokens: beam 5, batch 64 | regard : CTranslate2 float32",
+        4,
+        "beam search of a translator, against CTranslate2 on a CPU",
+        "python -m benchmarks translation",
+    ),
+    Result(
+        "translation.md",
+        "| transformer |",
+        3,
+        "from English to German, Multi30k, after an hour on one CPU thread",
+        "python -m benchmarks.experiments multi30k --data FOLDER",
+    ),
+    Result(
+        "vision.md",
+        "| MNIST, ConvNet with SimAM |",
+        3,
+        "of MNIST recognised, after eight minutes on a CPU",
+        "python -m benchmarks.experiments mnist --data FOLDER",
+    ),
+)
+
+
+def results() -> Iterator[str]:
+    """The rows of RESULTS, with the numbers of their pages."""
+    yield from (row("measured", "what", "command, and all numbers"), "|---" * 3 + "|")
+    for each in RESULTS:
+        lines = (DOCS / each.page).read_text(encoding="utf-8").splitlines()
+        cells = next(line for line in lines if line.startswith(each.case)).split("|")
+        number = re.sub(r" [\[(].*| of [\d,]+ (?:pairs|test images).*", "", cells[each.cell].strip())
+        yield row(number, each.sentence, f"[`{each.command}`]({each.page})")
+
+
 def devices() -> Iterator[str]:
     """The GPUs that have results."""
     sys.path.append(str(ROOT))
@@ -311,7 +384,7 @@ def ranked(name: str, variant: str, where: str) -> Callable[[], Iterator[str]]:
 # {file: {list: its lines}}
 LISTS: dict[str, dict[str, Callable[[], Iterator[str]]]] = {
     "mkdocs.yml": {"pages": navigation},
-    "docs/index.md": {"guides": guides},
+    "docs/index.md": {"results": results, "guides": guides},
     "docs/gpu.md": {"devices": devices},
     "docs/applications.md": {"applications": applications, "tasks": tasks},
     "docs/guides/choose.md": {"kinds": namespaces},
