@@ -1,5 +1,6 @@
 """Every sentence for bad input names the argument, shows its value and says the way out."""
 
+import math
 import pathlib
 import re
 from collections.abc import Callable
@@ -26,6 +27,10 @@ def t(*shape: int, **kind: object) -> torch.Tensor:
 
 Q, K, V = t(2, 3, 4), t(2, 5, 4), t(2, 5, 6)
 FAR = t(2, 5, 4, device="meta")
+
+
+def latent() -> regard.layers.Latent:
+    return regard.layers.Latent(4, 2, latent_dim=3, head_dim=2, rotated_dim=2)
 
 
 def nested(width: int) -> torch.Tensor:
@@ -156,6 +161,28 @@ BAD: dict[type[Exception], dict[str, Callable[[], object]]] = {
         "keys of torch.float64 … torch.float32 … .to(cache.keys)": lambda: KVCache(K, V).extend(K.double(), V.double()),
         "weights must be floating … (3) … weights.unsqueeze(-2)": lambda: DenseMap(t(3)),
         "positions … float32": call(positions=(t(3), t(5))),
+        "positions must be a pair (i, j) … got (5); write positions=(": call(positions=torch.arange(5)),
+        "positions must be a pair … got 'ab'": lambda: MultiHead(4, 2)(Q, positions="ab"),
+        "positions must be a pair … got 3": lambda: MultiHead(4, 2).step(Q[:, :1], positions=(torch.arange(1), 3)),
+        "positions must be a pair … got (tensor([0, 1, 2]),); write": lambda: latent().step(
+            Q[:, :1], positions=(torch.arange(3),)
+        ),
+        "past must be a KVCache, got tuple; write past=layer.project_kv(x)": lambda: latent().step(Q, (Q, Q)),
+        "past must be a KVCache, got list": lambda: MultiHead(4, 2).step(Q, [Q]),
+        "past must be a KVCache, got 'x'": lambda: regard.layers.NativeSparseAttention(4, 2).step(Q, "x"),
+        "score must be a Score, got 'dot'; write score=Dot()": lambda: regard.scores.SoftCap(1.0, "dot"),
+        "normalize must be a Normalizer, got 'softmax'": lambda: regard.normalizers.WithNullSlot("softmax"),
+        "normalize must be … the class Softmax": lambda: regard.normalizers.TalkingWeights(2, regard.Softmax),
+        "score must be a number for WithNullSlot, got 'a'; try score=0.0": lambda: regard.normalizers.WithNullSlot(
+            score="a"
+        ),
+        "low must be a number for Llama3Scaling, got 'a'": lambda: regard.positions.Llama3Scaling(8.0, "a", 4.0, 9),
+        "sections must have a number for each axis of MRoPESections, got 4; try": lambda: (
+            regard.positions.MRoPESections(4)
+        ),
+        "grid must have a number for each axis of AxialSections, got 3": lambda: regard.positions.AxialSections(
+            (2, 2), grid=3
+        ),
     },
     ValueError: {
         "power must be 1 or more for ReLU, got 0.5; try ReLU() or ReLU(2.0)": lambda: regard.normalizers.ReLU(0.5),
@@ -243,6 +270,14 @@ BAD: dict[type[Exception], dict[str, Callable[[], object]]] = {
         "x must be 6 wide … (2, 3, 4)": lambda: regard.Sinusoidal(6)(Q),
         "x must be 6 wide … Rotary(6": lambda: regard.Rotary(6)(Q),
         "x must be 6 wide … LearnedPositions(9, 6)": lambda: regard.positions.LearnedPositions(9, 6)(Q),
+        "cap must be finite for SoftCap, got inf; leave SoftCap out": lambda: regard.scores.SoftCap(math.inf),
+        "bias must be a number for ForgetGate, got nan": lambda: regard.layers.ForgetGate(4, 2, bias=math.nan),
+        "dim must split evenly over heads for NativeSparseAttention, got 4 over 3; try dim=3": lambda: (
+            regard.layers.NativeSparseAttention(4, 3)
+        ),
+        "k must be 4 wide for NativeSparseAttention, got (2, 3, 5)": lambda: regard.layers.NativeSparseAttention(
+            4, 2
+        ).step(t(2, 3, 5)),
         "start must be 0 or more, got -1": lambda: regard.positions.HalfWave(4)(Q, start=-1),
         "positions must have one entry per row of x, 3, got (2)": lambda: regard.Rotary(4)(Q, torch.arange(2)),
         "length is missing: HalfWave(6) has no greatest position; pass encoding(positions, length=…)": lambda: (

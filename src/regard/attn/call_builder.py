@@ -11,7 +11,7 @@ from regard.attn.nonfinite import hide_nonfinite
 from regard.attn.terms.bias import Bias, TensorBias
 from regard.attn.terms.mask import Mask, as_mask
 from regard.attn.terms.normalizer import Normalizer
-from regard.attn.terms.position import Positions, default_positions
+from regard.attn.terms.position import Positions, check_pair, default_positions
 from regard.attn.terms.read import Read
 from regard.attn.terms.score import Score
 from regard.attn.terms.tiles import insert_head_axes
@@ -207,6 +207,7 @@ def batch_of(q: Tensor, k: Tensor, v: Tensor, is_cached: bool = False) -> tuple[
 def check_positions(
     positions: Positions, batch: tuple[int, ...], queries: int, keys: int, device: torch.device
 ) -> None:
+    check_pair(positions)
     i, j = positions
     fits = all(
         t.ndim - 1 <= len(batch) and all(n in (1, m) for n, m in zip(t.shape[:-1], batch, strict=False)) for t in (i, j)

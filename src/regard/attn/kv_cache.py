@@ -145,6 +145,10 @@ class KVCache:
         return KVCache(self.keys[..., count:, :], self.values[..., count:, :], positions, votes=votes)
 
 
+def check_cache(past: object) -> None:
+    checks.instance_of("past", past, KVCache, "layer.project_kv(x)")
+
+
 def _grow(old: Tensor, length: int) -> Tensor:
     """A tensor of twice the needed length that starts with `old`; the rest is undefined and never read."""
     new = old.new_empty(*old.shape[:-2], max(2 * length, 16), old.shape[-1])

@@ -17,12 +17,12 @@ from regard.attn.heads.differential import Differential
 from regard.attn.heads.forget_gate import ForgetGate
 from regard.attn.heads.output_gate import OutputGate
 from regard.attn.heads.qk_norm import QKNorm
-from regard.attn.kv_cache import KVCache
+from regard.attn.kv_cache import KVCache, check_cache
 from regard.attn.layer import Attention
 from regard.attn.nonfinite import hide_nonfinite_inputs
 from regard.attn.terms.bias import is_score_mask
 from regard.attn.terms.mask import BooleanMask, Mask, Or, as_mask
-from regard.attn.terms.position import Positions, default_positions
+from regard.attn.terms.position import Positions, check_pair, default_positions
 from regard.attn.terms.rotary import Rotary, RotaryPositions, token_positions
 from regard.attn.terms.score_bias import Selective, are_side_by_side
 from regard.attn.terms.sequence_masks import Window
@@ -183,6 +183,8 @@ class MultiHead(AttentionModule):
         if isinstance(v, KVCache):
             raise TypeError("v must be a tensor, got a KVCache; pass a cache by name, project_kv(k, past=cache)")
         self._check_kv(k, v)
+        if past is not None:
+            check_cache(past)
         start = 0 if past is None else past.values.shape[-2]
         keys = self._split(self.key(k), self.head_dim)
         keys = (keys if self.qk_norm is None else self.qk_norm.keys(keys)).transpose(-2, -3)  # "*b h k d"
@@ -217,6 +219,10 @@ class MultiHead(AttentionModule):
         if trace is not None:
             with trace.explained(self, self.explain_step(x, past, mask=mask, positions=positions)):
                 return self.step(x, past, mask=mask, positions=positions)
+        if positions is not None:
+            check_pair(positions)
+        if past is not None:
+            check_cache(past)
         stepped = native_heads.step(self, x, past, mask, positions) if type(self) is MultiHead else None
         if stepped is not None:
             return stepped
@@ -374,6 +380,8 @@ class MultiHead(AttentionModule):
     def _project(
         self, q: Tensor, k: Tensor | KVCache, v: Tensor | None, positions: Positions | None
     ) -> tuple[Tensor, KVCache]:
+        if positions is not None:
+            check_pair(positions)
         i, j = (None, None) if positions is None else positions
         tokens = token_positions(positions)
         if positions is not None and tokens is None and self.rotate is None:

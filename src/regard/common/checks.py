@@ -82,6 +82,8 @@ def number(name: str, value: object, owner: str, example: str = "1.0") -> None:
         raise TypeError(
             f"{name} must be a number for {owner}, got {value!r}; try {name}={value if is_text else example}"
         )
+    if value != value:
+        raise ValueError(f"{name} must be a number for {owner}, got {value}; try {name}={example}")
 
 
 def positive_ints(owner: str, **values: int) -> None:

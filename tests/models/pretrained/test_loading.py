@@ -24,6 +24,7 @@ from regard.models import (
     Gemma3,
     LanguageModel,
     Llama,
+    Phi3,
     Transformer,
     ViTClassifier,
 )
@@ -635,3 +636,15 @@ def test_a_fixed_base_is_saved_as_that_base(tmp_path: Path) -> None:
     model = Llama(V, width=12, layers=1, heads=1, rotate=Rotary(12, scaling=NTKScaling(3.0))).eval()
     save_pretrained(model, tmp_path)
     close(load_pretrained(tmp_path).model(tokens()), model(tokens()))
+
+
+@torch.no_grad()
+def test_a_small_vocabulary_needs_no_padding_of_transformers(tmp_path: Path) -> None:
+    """Phi3Config of transformers pads with row 32,000 unless told otherwise; a given row is kept."""
+    model = Phi3(11, width=12, layers=1, heads=3, feed=7).eval()
+    text = torch.tensor([[3, 1, 4]])
+    for config, padding in (({}, None), ({"pad_token_id": 5}, 5)):
+        save_pretrained(model, tmp_path, config)
+        theirs = transformers.AutoModelForCausalLM.from_pretrained(tmp_path).eval()
+        assert theirs.config.pad_token_id == padding
+        close(model(text), theirs(text).logits)

@@ -9,14 +9,14 @@ from regard.attn.base import AttentionModule
 from regard.attn.call import Attended, AttentionInputs
 from regard.attn.call_builder import check_positions
 from regard.attn.functional import set_projected_rows_nan
-from regard.attn.kv_cache import KVCache
+from regard.attn.kv_cache import KVCache, check_cache
 from regard.attn.layer import Attention
 from regard.attn.mechanisms.explicit_weights import no_values
 from regard.attn.multihead import over_heads
 from regard.attn.nonfinite import hide_nonfinite_inputs
 from regard.attn.terms.bias import is_score_mask
 from regard.attn.terms.mask import Mask
-from regard.attn.terms.position import Positions
+from regard.attn.terms.position import Positions, check_pair
 from regard.attn.terms.rotary import Rotary, token_positions
 from regard.attn.terms.score import Dot
 from regard.common import checks
@@ -105,6 +105,8 @@ class Latent(AttentionModule):
         no_values(v, "Latent")
         checks.floating("k", k)
         checks.width("k", k, self.key.in_features, self)
+        if past is not None:
+            check_cache(past)
         start = 0 if past is None else len(past)
         latents, keys = self.key(k).split((self.latent_dim, self.rotated_dim), dim=-1)
         keys = self.rotate(keys.unsqueeze(-3), positions, start=start)
@@ -127,6 +129,8 @@ class Latent(AttentionModule):
         self, x: Tensor, past: KVCache | None, mask: Mask | Tensor | None, positions: Positions | None
     ) -> KVCache:
         """`past` with the latents of x, as a step attends to them."""
+        if positions is not None:
+            check_pair(positions)
         return self.project_kv(x, past=past, positions=None if positions is None else positions[0])
 
     def attend_inputs(self, inputs: AttentionInputs) -> Attended:  # weights are "*b h q k"
@@ -175,6 +179,7 @@ class Latent(AttentionModule):
             checks.floating("k", k)
             checks.width("k", k, self.key.in_features, self)
         if inputs.positions is not None:
+            check_pair(inputs.positions)
             tokens = token_positions(inputs.positions)
             keys = len(k) if isinstance(k, KVCache) else k.shape[-2]
             if tokens is not None:

@@ -7,11 +7,11 @@ from torch import Tensor, nn
 from regard.attn.base import AttentionModule
 from regard.attn.call import NOTHING, Attended, AttentionInputs, Need, Terms
 from regard.attn.functional import attend_inputs, explain_inputs
-from regard.attn.kv_cache import KVCache
+from regard.attn.kv_cache import KVCache, check_cache
 from regard.attn.nonfinite import finite, zero_nonfinite
 from regard.attn.terms.block_masks import SelectedBlocks, VisibleBlocks, select_blocks, visible_blocks
 from regard.attn.terms.mask import BooleanMask, Mask, as_mask
-from regard.attn.terms.position import default_positions
+from regard.attn.terms.position import check_pair, default_positions
 from regard.attn.terms.sequence_masks import Causal, Window
 from regard.attn.terms.tiles import Positions, insert_head_axes
 from regard.common import checks
@@ -50,7 +50,14 @@ class NativeSparseAttention(AttentionModule):
         window: int = 512,
     ) -> None:
         super().__init__()
-        kv_heads, head_dim = heads if kv_heads is None else kv_heads, dim // heads if head_dim is None else head_dim
+        kv_heads = heads if kv_heads is None else kv_heads
+        checks.positive_ints("NativeSparseAttention", dim=dim, heads=heads, kv_heads=kv_heads)
+        if head_dim is None and dim % heads:
+            raise ValueError(
+                f"dim must split evenly over heads for NativeSparseAttention, got {dim} over {heads}; "
+                f"try dim={dim - dim % heads or heads} or give head_dim"
+            )
+        head_dim = dim // heads if head_dim is None else head_dim
         checks.positive_ints("NativeSparseAttention", dim=dim, heads=heads, kv_heads=kv_heads, head_dim=head_dim)
         checks.positive_ints("NativeSparseAttention", block=block, stride=stride, size=size, count=count, window=window)
         if heads % kv_heads:
@@ -76,11 +83,16 @@ class NativeSparseAttention(AttentionModule):
 
     def project_kv(self, k: Tensor, v: Tensor | None = None, *, past: KVCache | None = None) -> KVCache:
         """Keys and values of the three reads, side by side, appended to `past`."""  # "*b k e" -> "*b g k 3·d"
+        for name, t in (("k", k), ("v", v)):
+            checks.width(name, t, self.key.in_features, self)
         keys, values = (
             layer(t).unflatten(-1, (self.kv_heads, -1)).transpose(-2, -3)
             for layer, t in ((self.key, k), (self.value, k if v is None else v))
         )
-        return KVCache(keys, values) if past is None else past.extend(keys, values)
+        if past is None:
+            return KVCache(keys, values)
+        check_cache(past)
+        return past.extend(keys, values)
 
     def step(
         self, x: Tensor, past: KVCache | None = None, *, mask: Mask | Tensor | None = None
@@ -96,6 +108,8 @@ class NativeSparseAttention(AttentionModule):
                     f"{name} is not available from NativeSparseAttention, which reads three times; ask for weights"
                 )
         q, k, v, mask, positions, need, _ = inputs
+        if positions is not None:
+            check_pair(positions)
         checks.width("q", q, self.query.in_features, self)
         if q.ndim == 2 and isinstance(k, Tensor):  # one sample: groups of heads need an axis of samples
             alone = self.attend_inputs(

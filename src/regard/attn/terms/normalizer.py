@@ -347,6 +347,10 @@ class WithNullSlot(Normalizer):
 
     def __init__(self, normalize: Normalizer | None = None, score: float | Learnable | Tensor = 0.0) -> None:
         super().__init__()
+        if normalize is not None:
+            checks.instance_of("normalize", normalize, Normalizer, "Softmax()")
+        if not isinstance(score, Learnable | Tensor):
+            checks.number("score", score, "WithNullSlot", "0.0")
         self.normalize = Softmax() if normalize is None else normalize
         self.reads_order = self.normalize.reads_order
         self.score: float | Tensor = score.parameter(score.init) if isinstance(score, Learnable) else score

@@ -1,6 +1,7 @@
 """Position encodings that are added to the input: sinusoidal, half-wave and learned ones."""
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -10,6 +11,19 @@ from regard.attn.terms.tiles import Positions as Positions, insert_head_axes
 from regard.common import checks
 
 __all__ = ["HalfWave", "LearnedPositions", "Sinusoidal"]
+
+
+def check_pair(positions: Any) -> None:
+    """Raises unless positions are a pair of tensors, or of one tensor per axis."""
+    is_pair = isinstance(positions, tuple | list) and len(positions) == 2
+    for each in positions if is_pair else [positions]:
+        axes = each if isinstance(each, tuple | list) else [each]
+        if not (is_pair and axes and all(isinstance(axis, Tensor) for axis in axes)):
+            value = checks.shape(each) if isinstance(each, Tensor) else checks.describe(each)
+            raise TypeError(
+                f"positions must be a pair (i, j), those of the queries and those of the keys, got {value}; write "
+                "positions=(torch.arange(5), torch.arange(7))"
+            )
 
 
 def default_positions(queries: int, keys: int, device: torch.device) -> Positions:

@@ -26,7 +26,7 @@ class RotaryAxes(ABC):
     sections: tuple[int, ...]  # numbers of pairs
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "sections", tuple(self.sections))
+        _to_tuple(self, "sections")
         if not self.sections:
             raise ValueError(
                 f"sections must name the pairs of each axis, got none; try {type(self).__name__}((16, 24, 24))"
@@ -51,6 +51,16 @@ class RotaryAxes(ABC):
                 f"sections must add up to the {pairs} pairs of {dim} rotated channels, got {self.sections}, which add "
                 f"up to {sum(self.sections)}; try {example}"
             )
+
+
+def _to_tuple(axes: RotaryAxes, name: str) -> None:
+    """Replaces a sequence in a frozen value by a tuple; raises if it is none."""
+    values = getattr(axes, name)
+    if isinstance(values, str) or not isinstance(values, Sequence):
+        raise TypeError(
+            f"{name} must have a number for each axis of {type(axes).__name__}, got {values!r}; try {name}=(16, 16)"
+        )
+    object.__setattr__(axes, name, tuple(values))
 
 
 @dataclass(frozen=True)
@@ -81,7 +91,7 @@ class AxialSections(RotaryAxes):
         super().__post_init__()
         if self.grid is None:
             return
-        object.__setattr__(self, "grid", tuple(self.grid))
+        _to_tuple(self, "grid")
         for size in self.grid:
             checks.positive_ints("AxialSections", grid=size)
         if len(self.grid) != len(self.sections):

@@ -278,6 +278,8 @@ class Llama3Scaling(RotaryScaling):
 
     def __post_init__(self) -> None:
         checks.positive("factor", self.factor, "Llama3Scaling")
+        for name in ("low", "high", "original"):
+            checks.number(name, getattr(self, name), "Llama3Scaling")
         if not 0 < self.low < self.high or self.original < 1:
             raise ValueError(
                 f"Llama3Scaling must have 0 < low < high and original tokens of 1 or more, got {self}; "

@@ -1,5 +1,6 @@
 """Scores of another score: SoftCap bounds them."""
 
+import math
 from collections.abc import Callable
 
 import torch
@@ -17,6 +18,8 @@ class WrappedScore(Score):
 
     def __init__(self, score: Score | None) -> None:
         super().__init__()
+        if score is not None:
+            checks.instance_of("score", score, Score, "Dot()")
         self.score = Dot() if score is None else score
 
     def queries(self, q: Tensor) -> Tensor:
@@ -41,6 +44,8 @@ class SoftCap(WrappedScore):
     def __init__(self, cap: float, score: Score | None = None) -> None:
         super().__init__(score)
         checks.positive("cap", cap, "SoftCap")
+        if math.isinf(cap):
+            raise ValueError(f"cap must be finite for SoftCap, got {cap}; leave SoftCap out to bound nothing")
         self.cap = cap
 
     def compare(self, queries: Tensor, keys: Tensor) -> Tensor:

@@ -51,6 +51,8 @@ class TalkingWeights(Normalizer):
 
     def __init__(self, heads: int, normalize: Normalizer | None = None) -> None:
         super().__init__()
+        if normalize is not None:
+            checks.instance_of("normalize", normalize, Normalizer, "Softmax()")
         self.normalize = Softmax() if normalize is None else normalize
         self.hides_infinite = self.normalize.hides_infinite
         self.mixture = _identity(heads, "TalkingWeights")

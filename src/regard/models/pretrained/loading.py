@@ -173,6 +173,8 @@ def save_pretrained(model: nn.Module, folder: str | Path, config: Mapping[str, A
                 f"{key} must name {len(values[key])} classes, got {len(overrides[key])}; name each class once"
             )
         values.update({key: overrides[key]} if key in overrides else {})
+    if values.get("pad_token_id", 0) is None and "pad_token_id" in overrides:  # decoders need none
+        del values["pad_token_id"]
     parameters = {name: p.detach() for name, p in model.state_dict(keep_vars=True).items()}
     tensors = {
         tensor_map.theirs.removeprefix(architecture.strip): tensor_map.join(parameters)

@@ -65,6 +65,7 @@ def config_of(model: Phi3) -> dict[str, Any]:
         "sliding_window": model.stack.memory or None,
         "resid_pdrop": model.dropout.p,
         "embd_pdrop": model.dropout.p,
+        "pad_token_id": None,  # its default in transformers is a row of a vocabulary of 32,064
     }
 
 
