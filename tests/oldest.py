@@ -33,7 +33,8 @@ def lower_bounds() -> dict[str, str]:
 def constraints() -> list[str]:
     """The lines of a constraints file."""
     bounds = lower_bounds()
-    del bounds["torch"]
+    for name in ("torch", "triton"):  # torch with CUDA brings its own triton
+        del bounds[name]
     pins = dict(re.findall(r"^([\w.-]+)==(\S+)$", (ROOT / "constraints.txt").read_text(encoding="utf-8"), re.MULTILINE))
     pins = {canonicalize_name(name): version for name, version in pins.items()}
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
