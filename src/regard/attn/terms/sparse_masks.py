@@ -38,13 +38,13 @@ class Dilated(SparsePattern):
         return (ahead % self.step == 0) & (ahead.abs() <= self.window * self.step)
 
     def tile_coverage(self, i: Tiles, j: Tiles) -> TileCoverage:
-        nearest, farthest, furthest = offsets(i.high, j.low), offsets(i.low, j.high), self.window * self.step
-        has_some = _last_multiple(farthest.clamp_max(furthest), self.step) >= nearest.clamp_min(-furthest)
+        nearest, farthest, bound = offsets(i.high, j.low), offsets(i.low, j.high), self.window * self.step
+        has_some = _last_multiple(farthest.clamp_max(bound), self.step) >= nearest.clamp_min(-bound)
         (low, high), (first, last) = ((t.positions % self.step).aminmax(dim=-1) for t in (i, j))
         low, high, first, last = align(low.unsqueeze(-1), high.unsqueeze(-1), first.unsqueeze(-2), last.unsqueeze(-2))
         has_some = has_some & (first <= high) & (last >= low)
         is_one = (low == high) & (first == low) & (last == low)
-        return TileCoverage(has_some, is_one & (nearest >= -furthest) & (farthest <= furthest))
+        return TileCoverage(has_some, is_one & (nearest >= -bound) & (farthest <= bound))
 
     @property
     def tiling(self) -> str | None:

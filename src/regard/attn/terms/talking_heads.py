@@ -54,7 +54,7 @@ class TalkingWeights(Normalizer):
         if normalize is not None:
             checks.instance_of("normalize", normalize, Normalizer, "Softmax()")
         self.normalize = Softmax() if normalize is None else normalize
-        self.hides_infinite = self.normalize.hides_infinite
+        self.hides_infinite, self.reads_order = self.normalize.hides_infinite, self.normalize.reads_order
         self.mixture = _identity(heads, "TalkingWeights")
 
     def weights(self, scores: Tensor, allowed: Tensor | None) -> Tensor:
