@@ -124,3 +124,19 @@ def test_it_trains_and_continues_a_text(name: str) -> None:
             want = torch.stack([torch.stack([model(text.unsqueeze(0))[0, -1] for text in row]) for row in texts])
             torch.testing.assert_close(step.logits, want, rtol=1e-4, atol=1e-4)
             state, texts = step.state.reorder(torch.tensor([[1, 0], [1, 1]])), [texts[0][::-1], [texts[1][1]] * 2]
+
+
+@torch.no_grad()
+def test_blocks_by_index_are_refused_to_hypotheses() -> None:
+    """A stack that is built with such a mask decodes one text, and says why it decodes no others."""
+    torch.manual_seed(0)
+    model = TASKS["language-model"].of(width=16, heads=2, layers=1, segment=13).model.build(13, 13).eval()
+    model.stack.layers[0].attention.attention = regard.Attention(mask=regard.masks.TopBlocks(2, 2))
+    tokens = torch.randint(13, (1, 11))
+    step = model.step(tokens[:, -1:], model.init_state(tokens[:, :-1]))
+    torch.testing.assert_close(step.logits[:, 0], model(tokens)[:, -1])
+    state = model.init_state(tokens).reorder(torch.zeros(1, 2, dtype=torch.long))
+    with pytest.raises(
+        ValueError, match=r"TopBlocks\(2, 2\) selects blocks of keys by their index in the cache, which"
+    ):
+        model.step(torch.tensor([[1, 2]]), state)

@@ -214,6 +214,11 @@ class CausalStack(nn.Module):
             if stepped is not None:
                 out, caches = stepped
                 return out, CausalState(caches, positions, state.next_position + 1, allowed, count)
+        if allowed is not None and (selecting := self._mask_of_blocks) is not None:
+            raise ValueError(
+                f"{selecting!r} selects blocks of keys by their index in the cache, which hypotheses and prompts of "
+                "different lengths share; decode one text at a time, without a beam"
+            )
         mask: Mask | None = None if allowed is None else BooleanMask(allowed)
         if self._left is not None:
             window = Window(self._left, 0)
@@ -224,6 +229,15 @@ class CausalStack(nn.Module):
             pasts.append(cache)
         state = CausalState(tuple(pasts), positions, state.next_position + 1, allowed, count)
         return self.norm(x), state if self._left is None else state.drop_before(self._left)
+
+    @property
+    def _mask_of_blocks(self) -> Mask | None:
+        """A mask that reads keys, and so depends on their places in the cache."""
+        for layer in self.layers:
+            mask = getattr(layer.attention.attention, "mask", None)  # type: ignore[union-attr]
+            if mask is not None and mask.reads_keys:
+                return cast(Mask, mask)
+        return None
 
     @property
     def _rotary_of_length(self) -> Rotary | None:
