@@ -21,6 +21,8 @@ _NAMES = {
 
 # names of columns of texts
 TEXT_NAMES = _NAMES["text"]
+# names of columns of labels
+LABEL_NAMES = _NAMES["label"]
 
 
 class TextColumns(NamedTuple):
