@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 import regard
 from regard import Need
-from regard.kernels.triton import additive, sparse
+from regard.kernels.triton import additive, launch, sparse
 
 # sizes that share no factor, more than a tile of keys for sparse weights, widths that are padded
 B, Q, K, D, V = 2, 5, 34, 11, 7
@@ -109,6 +109,15 @@ def test_rows_of_unequal_widths() -> None:
     agree({"score": regard.Additive(5, 5, 3)}, q, k, torch.randn(1, 3, 300), None, "additive")
     for width in (2, 70):
         agree({"normalize": regard.Sparsemax()}, q, k, torch.randn(1, 3, width), None, f"sparsemax {width}")
+
+
+def test_masks_are_read_along_their_keys() -> None:
+    """Kernels count keys in 32 bits, so that a step of more than one number would overflow in a large mask."""
+    allowed = (torch.rand(2, 9, 5) < 0.6).mT
+    mask = launch.mask_of(allowed, 2, 5, 9, allowed)
+    assert mask.strides[2] == 1
+    assert torch.equal(mask.allowed.bool(), allowed)
+    assert launch.mask_of(allowed[..., :1], 2, 5, 9, allowed).strides[2] == 0
 
 
 def test_half_types() -> None:
@@ -225,6 +234,7 @@ def test_calls_that_the_kernels_do_not_take() -> None:
         ({"normalize": regard.Sparsemax(), "q": q.double()}, "it computes in float32, the call in float64"),
         ({"normalize": regard.Sparsemax(), "q": wide}, "rows of up to 128 numbers, and a row has 129"),
         ({"score": regard.Additive(8, 8, 4), "v": torch.randn(1, 2, 3, 513)}, "rows of up to 512 numbers"),
+        ({"normalize": regard.Sparsemax(), "q": torch.zeros(1).expand(1, 1 << 26, 5)}, "67108864 rows of 32 are more"),
     ]
     for terms, message in cases:
         q_here = terms.pop("q", q)

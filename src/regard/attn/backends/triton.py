@@ -10,7 +10,7 @@ from regard.attn.terms.normalizer import Entmax, Softmax, Sparsemax
 from regard.attn.terms.read import WeightedSum
 from regard.attn.terms.score import TanhScore
 from regard.kernels import triton
-from regard.kernels.triton.configs import most_width
+from regard.kernels.triton.configs import most_width, padded_width
 
 _ALPHAS = (1.5, 2.0)
 
@@ -43,6 +43,9 @@ def unsupported_reason(call: AttentionCall) -> str | None:
     width, most = max(call.queries.shape[-1], call.v.shape[-1]), most_width("additive" if is_soft else "sparse")
     if width > most:
         return f"its tiles hold rows of up to {most} numbers, and a row has {width}"
+    rows = max(call.queries.shape[-2], call.keys.shape[-2])
+    if rows * padded_width(width) >= 1 << 31:
+        return f"it counts to 2^31 numbers per sample, and {rows} rows of {padded_width(width)} are more"
     return None
 
 

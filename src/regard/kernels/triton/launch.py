@@ -25,6 +25,8 @@ def mask_of(allowed: Tensor | None, n: int, queries: int, keys: int, like: Tenso
         return MaskArguments(like, torch.full((n,), keys, dtype=torch.int32, device=like.device), (0, 0, 0), False)
     numbers = torch.arange(1, keys + 1, dtype=torch.int32, device=like.device)
     counts = (allowed.any(-2) * numbers).amax(-1).to(torch.int32).expand(n).contiguous()
+    if allowed.stride(2) > 1:  # offsets of keys are int32
+        allowed = allowed.contiguous()
     strides = allowed.expand(n, queries, keys).stride()
     return MaskArguments(allowed.view(torch.uint8), counts, (strides[0], strides[1], strides[2]), True)
 
