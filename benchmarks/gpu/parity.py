@@ -1,6 +1,5 @@
 """Every backend of a device against the equation on the CPU, outputs and gradients."""
 
-import inspect
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -58,8 +57,7 @@ def _backends(case: str, device: torch.device) -> list[str]:
     if case in cases.CASES:
         q = torch.empty(1, 1, 2, 2, device=device)
         return [line.split()[0] for line in regard.explain(q, q).splitlines()[2:]]
-    takes_backend = "backend" in inspect.signature(cases.GATES[case]).parameters
-    return ["torch", "triton"] if takes_backend else ["torch"]
+    return ["torch", "triton"]
 
 
 def compare_all(

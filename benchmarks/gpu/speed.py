@@ -180,13 +180,13 @@ def simam(sizes: Sizes, device: torch.device) -> Comparison:
         variance = squares.sum((-2, -1), keepdim=True) / (x[0, 0].numel() - 1)
         return x * torch.sigmoid(squares / (4 * (variance + 1e-4)) + 0.5)
 
-    gate = regard.gates.SimAM()
-    calls: dict[str, Callable[[], Tensor] | None] = {"regard": lambda: gate(x), "the formula": formula}
-    try:
-        kernel = regard.gates.SimAM(backend="triton")  # type: ignore[call-arg]
-    except TypeError:
-        return Comparison(calls, [x])
-    return Comparison({**calls, "regard, backend='triton'": None if device.type == "cpu" else lambda: kernel(x)}, [x])
+    gate, kernel = regard.gates.SimAM(), regard.gates.SimAM(backend="triton")
+    calls: dict[str, Callable[[], Tensor] | None] = {
+        "regard": lambda: gate(x),
+        "the formula": formula,
+        "regard, backend='triton'": None if device.type == "cpu" else lambda: kernel(x),
+    }
+    return Comparison(calls, [x])
 
 
 CASES: dict[str, Callable[[Sizes, torch.device], Comparison]] = {
