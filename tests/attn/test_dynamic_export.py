@@ -15,7 +15,7 @@ B, D, H = 2, 8, 4
 LENGTHS = torch.tensor([2, 3])
 # mechanisms whose steps depend on the steps before, for which torch.export needs its scan
 STEPWISE = [name for name in regard.MECHANISMS if hasattr(regard.mechanism(name, D), "start")]
-WHOLE = [name for name in regard.MECHANISMS if name not in STEPWISE]
+WHOLE = [name for name in regard.MECHANISMS if name not in [*STEPWISE, "nsa"]]
 
 
 class _Pair(nn.Module):
@@ -49,6 +49,14 @@ def check_pair(name: str) -> None:
 @for_each("name", WHOLE, share=0.1)
 def test_a_mechanism_takes_any_number_of_queries_and_keys(name: str) -> None:
     check_pair(name)
+
+
+def test_blocks_of_an_unknown_number_are_refused() -> None:
+    with pytest.raises(ValueError, match="NativeSparseAttention selects among blocks .* export fixed ones"):
+        check_pair("nsa")
+    layer, x = regard.mechanism("nsa", D).eval(), torch.randn(B, 6, D)
+    with torch.no_grad():
+        torch.testing.assert_close(torch.export.export(layer, (x,)).module()(x), layer(x))
 
 
 @pytest.mark.skipif(not at_least("2.13"), reason="torch 2.13 is the first whose scan was tried")

@@ -111,6 +111,12 @@ class NativeSparseAttention(AttentionModule):
         if positions is not None:
             check_pair(positions)
         checks.width("q", q, self.query.in_features, self)
+        sizes = q.shape[-2], (k.keys if isinstance(k, KVCache) else k).shape[-2]
+        if not all(isinstance(size, int) for size in sizes):
+            raise ValueError(
+                "NativeSparseAttention selects among blocks whose number a program of torch.export must know, got "
+                "dynamic numbers of queries or keys; export fixed ones"
+            )
         if q.ndim == 2 and isinstance(k, Tensor):  # one sample: groups of heads need an axis of samples
             alone = self.attend_inputs(
                 inputs._replace(q=q[None], k=k[None], v=None if v is None else v[None], mask=_with_sample(mask))
