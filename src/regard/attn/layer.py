@@ -99,7 +99,8 @@ class Attention(AttentionModule):
 
     def combine_terms(self, inputs: AttentionInputs) -> tuple[AttentionInputs, Terms]:
         """The inputs with the masks of the layer and of the call, and the terms; a mask of numbers is the bias."""
-        q, k, v, mask = inputs[:4]
+        # torch 2.6 compiles no slice of a named tuple
+        q, k, v, mask, positions, need, generator = inputs
         bias: Bias | Tensor | None
         score, bias, normalize = self._module_terms()
         if mask is not None:
@@ -107,7 +108,7 @@ class Attention(AttentionModule):
         if self.mask is not None:
             mask = self.combine_masks(mask)
         if mask is not inputs.mask:
-            inputs = AttentionInputs(q, k, v, mask, *inputs[4:])
+            inputs = AttentionInputs(q, k, v, mask, positions, need, generator)
         read = self.read if self.training else self.read.in_eval()
         return inputs, Terms(score, bias, normalize, read, self.dropout if self.training else 0.0)
 

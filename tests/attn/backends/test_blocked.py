@@ -293,7 +293,12 @@ def test_second_derivatives_of_no_block_are_zeros_on_flash() -> None:
 
 @for_each(
     "keys, normalize, chosen",
-    [(256, regard.Softmax(), "flash"), (128, regard.Softmax(), "fused"), (256, regard.Entmax(1.5), "blocked")],
+    [
+        (512, regard.Softmax(), "flash"),
+        (256, regard.Softmax(), "fused"),
+        (512, regard.Entmax(1.5), "blocked"),
+        (256, regard.Entmax(1.5), "eager"),
+    ],
 )
 def test_a_bias_under_causality_is_computed_in_blocks(keys: int, normalize: regard.Normalizer, chosen: str) -> None:
     q = torch.randn(1, 8, keys, 4)

@@ -19,6 +19,8 @@ from regard.attn.backends import _flex_blocks, flex
 from regard.attn.backends._flex_blocks import BLOCK, block_mask
 from regard.attn.call import AttentionCall
 
+pytestmark = pytest.mark.skipif(not flex.HAS_FLEX, reason=f"flex needs torch {flex.FLEX_SINCE}")
+
 S = Sizes(q=5, k=7)
 
 

@@ -251,7 +251,8 @@ def test_it_says_which_devices_it_does_not_take() -> None:
         is_capturing: bool = False,
     ) -> str:
         cuda = {"get_device_capability": lambda _: capability, "is_current_stream_capturing": lambda: is_capturing}
-        with mock.patch.multiple(torch.cuda, **cuda), mock.patch.object(owner, name, value):
+        is_new = mock.patch.object(varlen, "PACKS_DOCUMENTS", True)
+        with is_new, mock.patch.multiple(torch.cuda, **cuda), mock.patch.object(owner, name, value):
             return varlen.device_reason(gpu)
 
     assert reason() is None

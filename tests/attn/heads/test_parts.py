@@ -92,7 +92,7 @@ def test_a_program_of_torch_holds_them(name: str) -> None:
     heads, x = layer(name), torch.randn(2, T, DIM)
     mask = torch.ones(T, T).tril().bool()
     with torch.no_grad():
-        program = torch.export.export(heads, (x,), {"mask": mask})
+        program = torch.export.export(heads, (x,), {"mask": mask}, strict=False)
         torch.testing.assert_close(program.module()(x, mask=mask), heads(x, mask=mask), rtol=1e-4, atol=1e-5)
 
 

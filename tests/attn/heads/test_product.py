@@ -286,7 +286,7 @@ def test_programs_of_torch_are_the_formula(seed: int) -> None:
     layer, x, mask, allowed = wide_sample(seed)
     want = formula(layer, x, allowed)
     assert_near(torch.compile(layer, backend="eager")(x, mask=mask), want, 3e-5)
-    program = torch.export.export(layer, (x,), {"mask": allowed[0]})
+    program = torch.export.export(layer, (x,), {"mask": allowed[0]}, strict=False)
     assert_near(program.module()(x, mask=allowed[0]), want, 3e-5)
 
 

@@ -18,6 +18,7 @@ from regard.attn.terms.block_masks import SelectedBlocks, visible_blocks
 from regard.attn.terms.mask import And, Mask, conjuncts
 from regard.attn.terms.tiles import insert_head_axes
 from regard.kernels.second_derivatives import differentiable_gradients
+from regard.kernels.torch_versions import SHARES_HEADS_ON_CPU
 
 
 def _split(mask: Mask | None) -> tuple[SelectedBlocks, Mask | None] | None:
@@ -81,7 +82,8 @@ def _pieces(call: AttentionCall) -> Iterator[_Piece]:
     whole = selection if others is None else visible_blocks(positions, size, others, 4).whole
     # a mask per head hides pairs of one head alone
     has_mask_per_head = others is not None and whole.ndim == 4 and whole.shape[1] > 1
-    step = call.group if not has_mask_per_head and _is_shared(selection, call.group) else 1
+    is_grouped = SHARES_HEADS_ON_CPU and not has_mask_per_head and _is_shared(selection, call.group)
+    step = call.group if is_grouped else 1
     whole = whole.expand(samples, heads, n, -1)
     for sample in range(samples):
         for head in range(0, heads, step):

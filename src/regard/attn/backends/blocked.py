@@ -21,6 +21,8 @@ _ROWS, _ROWS_UNMASKED, _WEIGHTS = 128, 512, 1 << 22
 # weights that take as long as a span takes beside its own, on a CPU and where every operation is a launch; backward
 # computes the spans again, each at twice the cost, and their weights at this much of those of the whole matrix
 _SPAN_WEIGHTS, _SPAN_WEIGHTS_LAUNCHED, _RECOMPUTED = 40_000, 160_000, 1.5
+# spans that take as long as their plan
+_PLAN = 2
 # from this many weights on the whole matrix takes too much memory, whatever is masked; more where it is kept anyway
 _SMALL, _SMALL_RECOMPUTED = 1 << 20, 1 << 22
 
@@ -36,7 +38,7 @@ def skip_reason(call: AttentionCall) -> str | None:
     if weights >= (_SMALL_RECOMPUTED if is_recomputed else _SMALL):
         return None
     spans_weights = weights * mean_share(call, rows) * (_RECOMPUTED if is_recomputed else 1.0)
-    if spans_weights + _span_weights(call) * call.q.shape[-2] / rows < weights:
+    if spans_weights + _span_weights(call) * (_PLAN + call.q.shape[-2] / rows) < weights:
         return None
     return f"only {weights} weights: the whole matrix is faster than its parts"
 

@@ -48,7 +48,7 @@ def skip_reason(call: AttentionCall) -> str | None:
     is_large = call.bias is not None and call.weights() > _LARGE_BIAS
     if not is_sparse and not is_large and not call.need.lse:
         return "one kernel computes it whole: no block is known to be masked"
-    is_skipping = call.bias is not None and mean_share(call, _ROWS) <= 0.65
+    is_skipping = call.bias is not None and mean_share(call, _ROWS) <= 0.6
     if call.weights() < (_SMALL_BIASED if is_skipping else _SMALL):
         return f"only {call.weights()} weights: the whole matrix is faster than its parts"
     return None

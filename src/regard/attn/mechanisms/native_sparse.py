@@ -9,7 +9,7 @@ from regard.attn.call import NOTHING, Attended, AttentionInputs, Need, Terms
 from regard.attn.functional import attend_inputs, explain_inputs
 from regard.attn.kv_cache import KVCache, check_cache
 from regard.attn.nonfinite import finite, zero_nonfinite
-from regard.attn.terms.block_masks import SelectedBlocks, VisibleBlocks, select_blocks, visible_blocks
+from regard.attn.terms.block_masks import SelectedBlocks, VisibleBlocks, check_fixed, select_blocks, visible_blocks
 from regard.attn.terms.mask import BooleanMask, Mask, as_mask
 from regard.attn.terms.position import check_pair, default_positions
 from regard.attn.terms.sequence_masks import Causal, Window
@@ -111,12 +111,7 @@ class NativeSparseAttention(AttentionModule):
         if positions is not None:
             check_pair(positions)
         checks.width("q", q, self.query.in_features, self)
-        sizes = q.shape[-2], (k.keys if isinstance(k, KVCache) else k).shape[-2]
-        if not all(isinstance(size, int) for size in sizes):
-            raise ValueError(
-                "NativeSparseAttention selects among blocks whose number a program of torch.export must know, got "
-                "dynamic numbers of queries or keys; export fixed ones"
-            )
+        check_fixed("NativeSparseAttention", q.shape[-2], (k.keys if isinstance(k, KVCache) else k).shape[-2])
         if q.ndim == 2 and isinstance(k, Tensor):  # one sample: groups of heads need an axis of samples
             alone = self.attend_inputs(
                 inputs._replace(q=q[None], k=k[None], v=None if v is None else v[None], mask=_with_sample(mask))

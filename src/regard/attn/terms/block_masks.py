@@ -104,6 +104,7 @@ class TopBlocks(Mask):
     @torch.no_grad()
     def resolve(self, q: Tensor, k: Tensor, positions: Positions, others: Mask | None) -> Mask:
         checks.same_width(q, k, "TopBlocks")
+        check_fixed("TopBlocks", k.shape[-2])
         axes = max(q.ndim, k.ndim)
         visible = visible_blocks(positions, self.size, others, axes)
         scores = block_scores(q, _mean_keys(k, self.size), visible.some.shape[-1])
@@ -114,6 +115,15 @@ class TopBlocks(Mask):
 
     def __repr__(self) -> str:
         return f"TopBlocks({self.size}, {self.count})"
+
+
+def check_fixed(name: str, *sizes: int) -> None:
+    """Raises if a program that is traced leaves numbers of queries or keys open."""
+    if not all(isinstance(size, int) for size in sizes):
+        raise ValueError(
+            f"{name} selects among blocks whose number a program of torch.export must know, got dynamic numbers of "
+            "queries or keys; export fixed ones"
+        )
 
 
 class VisibleBlocks(NamedTuple):
