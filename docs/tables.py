@@ -356,6 +356,7 @@ RANKED = {
     "forgetting": ("forgetting", "", "in the place of"),
     "cope": ("CoPE", "", "in the place of"),
     "fire": ("FIRE", "", "in the place of"),
+    "alibi": ("ALiBi", "", "in the place of"),
 }
 
 
