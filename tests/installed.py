@@ -45,7 +45,7 @@ def absolute_links(python: Path) -> None:
     show = "import importlib.metadata as m; print(m.metadata('regard').get_payload())"
     text = subprocess.run([python, "-c", show], check=True, capture_output=True, text=True, cwd=python.parent).stdout
     links = re.findall(r"\]\(([^)]+)\)", text)
-    assert len(links) > 50, f"only {len(links)} links in the description"
+    assert links, "no links in the description"
     assert all(link.startswith("https://") for link in links), [link for link in links if "://" not in link]
 
 
