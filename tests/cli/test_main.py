@@ -11,7 +11,7 @@ from tests.cli.conftest import Refused, Regard
 from tests.for_each import for_each
 
 import regard as package
-from regard.cli.main import _ALIASES, VERBS, _options, main, sentence
+from regard.cli.main import _ALIASES, VERBS, main, sentence, typed_options
 from regard.cli.parsing.option_names import with_cli_option_names
 from regard.cli.run_options import load
 from regard.cli.verbs.aliases import ALIASES
@@ -161,11 +161,11 @@ def test_the_output_is_clean_and_may_be_cut_off(trained: Path, tmp_path: Path) -
 
 def test_errors_name_options_of_the_typed_task_alone(trained: Path) -> None:
     text = "build the model with longest=600"
-    assert with_cli_option_names(text, _options("train", ["translate"])) == "build the model with --longest 600"
-    assert with_cli_option_names(text, _options("train", ["read"])) == text
-    assert [each.__name__ for each in _options("predict", [str(trained), "a"])][2:] == ["PredictTranslations"]
-    assert Translate in _options("train", ["--resume", str(trained)])
-    assert len(_options("predict", ["nix"])) > 10
+    assert with_cli_option_names(text, typed_options("train", ["translate"])) == "build the model with --longest 600"
+    assert with_cli_option_names(text, typed_options("train", ["read"])) == text
+    assert [each.__name__ for each in typed_options("predict", [str(trained), "a"])][2:] == ["PredictTranslations"]
+    assert Translate in typed_options("train", ["--resume", str(trained)])
+    assert len(typed_options("predict", ["nix"])) > 10
 
 
 @pytest.mark.parametrize(("recorded", "expected"), [(65_536, 3), (2, 2), (None, 5)])

@@ -36,11 +36,13 @@ VERBS = {
     "compare": "train several attentions on the same data with the same budget: a table and a plot",
     "compare-runs": "the inputs that two trained models answer differently, with a test of significance",
     "list": "names of mechanisms, gates, models, data sets and environments",
+    "runs": "the trained models in a folder, with their scores, dates and curves",
+    "completion": "the script by which bash or zsh completes commands",
     "explain": "the formula of a mechanism, and the backend that computes it",
 }
 
 # verbs that run with the packages that regard itself requires; all others need an extra
-_BASE_VERBS = ("list", "explain")
+_BASE_VERBS = ("list", "explain", "completion")
 # verbs that are `regard predict` for the runs of one task
 _ALIASES = ("translate", "generate", "watch", "embed")
 # verbs that load a run and have no options of its task
@@ -88,7 +90,7 @@ def main(args: Sequence[str] | None = None) -> int:
         if words and words[0] in VERBS:
             from regard.cli.parsing.option_names import with_cli_option_names
 
-            text = with_cli_option_names(text, _options(words[0], words[1:]))
+            text = with_cli_option_names(text, typed_options(words[0], words[1:]))
         print_error(text)
         return 2
 
@@ -169,7 +171,7 @@ def options_class(verb: str) -> type:
     return options
 
 
-def _options(verb: str, args: Sequence[str]) -> list[type]:
+def typed_options(verb: str, args: Sequence[str]) -> list[type]:
     """The dataclasses that have the options of a verb, and those of the task, or of the run's task, that is typed."""
     if verb in _BASE_VERBS:
         return [options_class(verb)]
