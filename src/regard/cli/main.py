@@ -15,8 +15,8 @@ from regard.common.suggestions import known
 
 VERBS = {
     "demo": "train a model that reads dates (about two minutes), and plot its attention",
-    "inspect": "what would be read from a file of texts, and the command that trains on it",
     "train": "train a model on your own files or on an embedded data set; resume with --resume",
+    "inspect": "what would be read from a file of texts, and the command that trains on it",
     "predict": "predict with a trained model: translations, classes, captions, samples",
     "translate": "predict with a trained translator: text in, one line of text per line out",
     "generate": "predict with a trained language model: a prompt in, its continuation out as it is sampled",

@@ -18,6 +18,7 @@ from regard.data.spreadsheets.json_lines import has_json_name, parse_object
 from regard.data.spreadsheets.label_columns import LABEL_NAMES, TEXT_NAMES, TextColumns, find_places
 from regard.data.spreadsheets.pair_columns import KNOWN_COLUMNS, Columns
 from regard.data.spreadsheets.rows import fallback_encoding, is_sheet, read_sheet
+from regard.data.spreadsheets.text_pairs import SOURCE_NAMES, TARGET_NAMES, parse_columns
 from regard.data.tagging.tagged import read_tagged
 from regard.data.text.labelled import read_labelled
 from regard.data.text.pairs import read_lines, read_pairs, read_records
@@ -60,10 +61,13 @@ class _Examples:
 def inspect_file(
     path: Path,
     task: str | None = None,
-    columns: TextColumns | Columns | None = None,
+    columns: TextColumns | Columns | str | None = None,
     other: Path | None = None,
 ) -> Inspection:
-    """Reads a file as a task does; without a task, as its form says."""
+    """Reads a file as a task does; without a task, as its form says.
+
+    Columns of pairs to translate are "SOURCE,TARGET".
+    """
     if task is None:
         task = recognise_task(path, columns)
     known("task", task, TASKS)
@@ -90,10 +94,12 @@ def inspect_file(
     )
 
 
-def recognise_task(path: Path, columns: TextColumns | Columns | None = None) -> str:
+def recognise_task(path: Path, columns: TextColumns | Columns | str | None = None) -> str:
     """The task whose reader the form of a file is for."""
     if isinstance(columns, Columns):
         return "match"
+    if isinstance(columns, str):
+        return "translate"
     if isinstance(columns, TextColumns) and columns.is_set:
         return "classify-text"
     if path.name.removesuffix(".gz").lower().endswith(_TAGGED):
@@ -102,7 +108,7 @@ def recognise_task(path: Path, columns: TextColumns | Columns | None = None) -> 
     names = {name.lower() for name in _column_names(path, lines)}
     if all(names & set(each) for each in KNOWN_COLUMNS):
         return "match"
-    if {"source", "target"} <= names:
+    if names & set(SOURCE_NAMES) and names & set(TARGET_NAMES):
         return "translate"
     cells = [line.split("\t") for line in lines if line.strip()]
     knows_columns = any(names & set(each) for each in (TEXT_NAMES, LABEL_NAMES))
@@ -113,7 +119,7 @@ def recognise_task(path: Path, columns: TextColumns | Columns | None = None) -> 
     return "classify-text" if has_json_name(path) or is_sheet(path) or knows_columns else "language-model"
 
 
-def _read(path: Path, task: str, columns: TextColumns | Columns | None) -> _Examples:
+def _read(path: Path, task: str, columns: TextColumns | Columns | str | None) -> _Examples:
     if task == "classify-text":
         data = read_labelled(path, columns=columns if isinstance(columns, TextColumns) else TextColumns())
         labels = [data.classes[n] for n in data.labels.tolist()]
@@ -128,7 +134,7 @@ def _read(path: Path, task: str, columns: TextColumns | Columns | None) -> _Exam
         tags = Counter(tag for each in sentences for tag in each.tags)
         return _Examples([each.text for each in sentences], [" ".join(each.tags) for each in sentences], tags)
     if task == "translate":
-        both = read_pairs([path])
+        both = read_pairs([path], names=columns if isinstance(columns, str) else None)
         return _Examples(list(both.source), list(both.target), Counter())
     return _Examples(list(read_lines(path)), [], Counter())
 
@@ -146,10 +152,12 @@ def _whole_rows(lines: Sequence[str]) -> Sequence[str]:
     return lines[:1] if sum(line.count('"') for line in lines) % 2 else lines
 
 
-def _named_columns(path: Path, task: str, columns: TextColumns | Columns | None) -> dict[str, str]:
+def _named_columns(path: Path, task: str, columns: TextColumns | Columns | str | None) -> dict[str, str]:
     """The columns that are read, by what they hold."""
     if isinstance(columns, Columns):
         return {"first text": columns.first, "second text": columns.second, "label": columns.label}
+    if isinstance(columns, str):
+        return dict(zip(("source", "target"), parse_columns(columns), strict=True))
     if task not in ("classify-text", "match") or not (is_sheet(path) or has_json_name(path)):
         return {}
     lines = list(
@@ -160,7 +168,7 @@ def _named_columns(path: Path, task: str, columns: TextColumns | Columns | None)
         lower = [name.lower() for name in names]
         found = [next((names[lower.index(each)] for each in choices if each in lower), "") for choices in KNOWN_COLUMNS]
         return {kind: name for kind, name in zip(("first text", "second text", "label"), found, strict=True) if name}
-    places = find_places(names, columns or TextColumns())
+    places = find_places(names, columns if isinstance(columns, TextColumns) else TextColumns())
     named = {"text": places.text, "label": places.label}
     return {kind: names[n] if places.has_header else f"column {n + 1}" for kind, n in named.items() if n is not None}
 

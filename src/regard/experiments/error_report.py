@@ -103,7 +103,8 @@ def report_of(
             "tags and translations are"
         )
     examples = list(evaluation.examples())
-    files = tuple(getattr(options, "test", None) or ())
+    # two files of a translator are both sides of its pairs
+    files = tuple(getattr(options, "test", None) or ()) if kind == "class" else ()
     if len(files) > 1:
         examples = []
         for file in files:

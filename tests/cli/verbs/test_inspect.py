@@ -141,3 +141,16 @@ def test_one_class(tmp_path: Path) -> None:
 def test_one_edit() -> None:
     assert all(_is_one_edit(*pair) for pair in [("abc", "abd"), ("abc", "ab"), ("ab", "abc"), ("abc", "xabc")])
     assert not any(_is_one_edit(*pair) for pair in [("abc", "abc"), ("abc", "bac"), ("abcd", "ab"), ("ab", "ba")])
+
+
+def test_pairs_of_a_sheet(tmp_path: Path, regard: Regard, refused: Refused) -> None:
+    path = tmp_path / "pairs.csv"
+    path.write_text("ID;de;en\n1;Hund;dog\n2;Katze;cat\n")
+    found = json.loads(regard("inspect", path, "--columns", "de,en", "--json").out)
+    assert (found["task"], found["columns"]) == ("translate", {"source": "de", "target": "en"})
+    assert found["command"] == f"regard train translate --train {path} --columns de,en --out runs/pairs"
+    path.write_text("source,target\nHund,dog\n")
+    assert json.loads(regard("inspect", path, "--json").out)["task"] == "translate"
+    assert refused("train", "translate", "--data", "dates", "--columns", "de,en", "--out", tmp_path / "run").startswith(
+        "--columns de,en belongs to files of your own; give train as well"
+    )

@@ -36,8 +36,8 @@ class InspectOptions:
     """The column or key of the text, by name or by number from 1."""
     label_column: str | None = option(None, metavar="NAME")
     """The column or key of the label, by name or by number from 1."""
-    columns: str | None = option(None, metavar="A,B,LABEL")
-    """For match: the columns or keys of both texts and the label."""
+    columns: str | None = option(None, metavar="A,B[,LABEL]")
+    """The columns of pairs: of both texts and the label for match, of source and target for translate."""
     other: Path | None = option(None, metavar="FILE")
     """Count the texts that this file has too, such as that of --test."""
     json: bool = flag()
@@ -46,11 +46,11 @@ class InspectOptions:
 
 def run(args: Sequence[str]) -> int:
     options = parse(InspectOptions, "regard inspect", args)
-    columns: TextColumns | Columns | None = None
+    columns: TextColumns | Columns | str | None = None
     if options.columns is not None:
         if options.text_column is not None or options.label_column is not None:
             raise ValueError("--columns and --text-column or --label-column exclude each other; give one of them")
-        columns = Columns.parse(options.columns)
+        columns = options.columns if options.columns.count(",") < 2 else Columns.parse(options.columns)
     elif options.text_column is not None or options.label_column is not None:
         columns = TextColumns(options.text_column, options.label_column)
     from regard.data.inspection import inspect_file

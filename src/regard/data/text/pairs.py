@@ -9,6 +9,8 @@ from itertools import zip_longest
 from pathlib import Path
 
 from regard.data.gzip_bound import max_unpacked, unpack_error
+from regard.data.spreadsheets.rows import fallback_encoding
+from regard.data.spreadsheets.text_pairs import read_sheet_pairs
 from regard.data.text.lines import HELD, Lines
 
 # bytes of a line: a longer one is a file of another kind, and must not fill the memory
@@ -72,8 +74,15 @@ class Splits:
     held: tuple[int, ...] = field(default=(), kw_only=True)
 
 
-def read_pairs(paths: Sequence[Path], *, held: int = HELD, columns: str = "source, tab, target") -> Pairs:
+def read_pairs(
+    paths: Sequence[Path],
+    *,
+    held: int = HELD,
+    columns: str = "source, tab, target",
+    names: str | None = None,
+) -> Pairs:
     """Pairs from one file, source and target separated by a tab, or from two files, line by line; `.gz` is unpacked.
+    A file that ends in `.csv`, or whose columns have `names`, "A,B", is a sheet.
 
     UTF-8. Only a line feed ends a line (with or without a carriage return before it): Unicode's other separators are
     text. Memory holds `held` bytes per side; longer text is stored in a temporary file. Errors describe a
@@ -83,7 +92,15 @@ def read_pairs(paths: Sequence[Path], *, held: int = HELD, columns: str = "sourc
         raise TypeError(f"paths must be a list of one or two files, got {str(paths)!r}; write [path]")
     paths = [Path(path) for path in paths]
     source, target = Lines(held), Lines(held)
-    if len(paths) == 1:
+    if len(paths) > 1 and names is not None:
+        raise ValueError(f"columns={names} are those of one sheet, got {len(paths)} files; give one, or leave them out")
+    if len(paths) == 1 and (names is not None or paths[0].name.removesuffix(".gz").lower().endswith(".csv")):
+        fallback = fallback_encoding(paths[0])
+        lines = list(read_records(paths[0], "pairs", lambda number: None, reads_utf16=True, fallback=fallback))
+        for first, second in read_sheet_pairs(paths[0], lines, names):
+            source.add(first)
+            target.add(second)
+    elif len(paths) == 1:
         for number, line in enumerate(read_records(paths[0], f"{columns}, one pair per line"), 1):
             parts = line.split("\t")
             if len(parts) != 2:

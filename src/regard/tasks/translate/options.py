@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 from regard.common.input_kind import InputKind
 from regard.common.options.checks import CheckedOptions, check_beam, check_split, dashed
 from regard.common.options.fields import at_least, left_open, length_exponent, option, random_seed, resolve, share
+from regard.data.spreadsheets.input_texts import InputColumn
+from regard.data.spreadsheets.label_columns import TEXT_NAMES
+from regard.data.spreadsheets.text_pairs import SOURCE_NAMES, parse_columns
 from regard.inference.evaluation import EXAMPLES
 from regard.inference.limits import Limits
 from regard.tasks.base import Budget, ModelOptions, TaskConfig
@@ -90,7 +93,9 @@ class EvaluateTranslations(CheckedOptions):
     split: Literal["valid", "test"] = left_open("test")
     """The part of the run's own data; without test files, test is the same as valid."""
     test: tuple[Path, ...] = ()
-    """Other pairs to translate: one .tsv file, or two text files; .gz is unpacked."""
+    """Other pairs to translate: one .tsv file, one sheet (.csv), or two text files; .gz is unpacked."""
+    columns: str | None = None
+    """The columns of --test, as SOURCE,TARGET; if left out, those of the training."""
     length: int | None = left_open("the lengths of training", minimum=1)
     """Of a run on copy or repeat-copy: new sequences of exactly this many letters, also of more than in training."""
     repeats: int | None = left_open("the most of training")
@@ -104,6 +109,10 @@ class EvaluateTranslations(CheckedOptions):
             raise ValueError(f"--length {self.length} generates its pairs and {other} names others; leave one out")
         if self.repeats is not None and self.length is None:
             raise ValueError(f"--repeats {self.repeats} belongs to --length; give --length as well, or leave it out")
+        if self.columns is not None:
+            parse_columns(self.columns)
+            if not self.test:
+                raise ValueError(f"columns={self.columns} are columns of other data; give test=FILE as well")
         check_split(self)
 
 
@@ -187,7 +196,7 @@ class Translate(TaskConfig):
     weight_fields: ClassVar[tuple[str, ...]] = ("tokens", "vocabulary", "shared", "max_length")
     picture_suffixes: ClassVar[tuple[str, ...]] = (".html", ".png", ".svg", ".pdf", ".txt")
     is_served: ClassVar[bool] = True
-    file_options: ClassVar[tuple[str, ...]] = ("valid", "test")
+    file_options: ClassVar[tuple[str, ...]] = ("valid", "test", "columns")
     usage: ClassVar[str] = "translate {run}"
     Evaluate: ClassVar[type] = EvaluateTranslations
     Attack: ClassVar[type] = AttackTranslations
@@ -197,7 +206,10 @@ class Translate(TaskConfig):
     data: Literal["dates", "reverse", "copy", "repeat-copy", "pronounce"] | None = None
     """An embedded data set that needs no file: dates -> ISO 8601, letters reversed or copied, words -> phonemes."""
     train: tuple[Path, ...] = ()
-    """Your own pairs: one .tsv file (source, tab, target), or two text files, line by line; .gz is unpacked."""
+    """Your own pairs: one .tsv file (source, tab, target), one sheet (.csv), or two text files, line by line; .gz is
+    unpacked."""
+    columns: str | None = None
+    """The columns of source and target in sheets, as SOURCE,TARGET: names, or numbers from 1; if left out, by name."""
     valid: tuple[Path, ...] = ()
     """Pairs to choose the best checkpoint by, in the format of --train; if left out, a sample of the training pairs."""
     test: tuple[Path, ...] = ()
@@ -233,6 +245,11 @@ class Translate(TaskConfig):
     seed: int = random_seed(0)
     """Determines initial weights, the order of batches, dropout, and which pairs are sampled or held out."""
 
+    @property
+    def input_columns(self) -> tuple[InputColumn, ...]:
+        recorded = None if self.columns is None else parse_columns(self.columns)[0]
+        return (InputColumn((*SOURCE_NAMES, *TEXT_NAMES), recorded),)
+
     def __post_init__(self) -> None:
         super().__post_init__()
         self._check_sizes()
@@ -246,6 +263,8 @@ class Translate(TaskConfig):
                 f"bleu={self.bleu!r} says how BLEU cuts text, and {self.dataset} are scored by "
                 f"{self.metric}; leave it out, or take metric='bleu'"
             )
+        if self.columns is not None:
+            parse_columns(self.columns)
         resolve(self, {"tokens": "bpe"} if self.dataset == "files" else {})
         resolve(self, {"shared": self.tokens == "bpe"})
 

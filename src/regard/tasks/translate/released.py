@@ -35,4 +35,6 @@ def released_translator(loaded: PretrainedModel) -> Translator:
 
 def evaluate_translator(predictor: Translator, options: EvaluateTranslations, progress: Progress) -> Evaluation:
     """BLEU, chrF and exact matches on the pairs of --test."""
-    return evaluate_pairs(predictor, read_pairs(options.test), " ".join(map(str, options.test)), options, progress)
+    return evaluate_pairs(
+        predictor, read_pairs(options.test, names=options.columns), " ".join(map(str, options.test)), options, progress
+    )

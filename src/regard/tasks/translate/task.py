@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -195,7 +196,9 @@ class TranslateTask(Task[Translate, Translator]):
 
     def example(self, folder: Path) -> str:
         # no other file is read
-        valid = read_pairs(self.config.valid) if self.config.valid else read(self.config).valid
+        valid = (
+            read_pairs(self.config.valid, names=self.config.columns) if self.config.valid else read(self.config).valid
+        )
         return valid.source[0]
 
     def evaluate(
@@ -221,7 +224,7 @@ class TranslateTask(Task[Translate, Translator]):
             options,
             folder,
             "pairs",
-            read_files=read_pairs,
+            read_files=partial(read_pairs, names=getattr(options, "columns", None) or self.config.columns),
             read_part=lambda part: getattr(read(self.config), part),
             contents=contents,
         )
@@ -308,7 +311,7 @@ def read(config: Translate) -> Splits:
     """The pairs to train on, to validate and to test; no training source of files is also one to validate on."""
     if config.dataset != "files":
         return EMBEDDED[config.dataset].splits(config.seed, **config.sizes)
-    train = read_pairs(config.train)
+    train = read_pairs(config.train, names=config.columns)
     for side, lines in (("source", train.source), ("target", train.target)):
         if not any(line.strip() for line in lines):
             raise ValueError(
@@ -317,10 +320,10 @@ def read(config: Translate) -> Splits:
             )
     held: tuple[int, ...] = ()
     if config.valid:
-        valid = read_pairs(config.valid)
+        valid = read_pairs(config.valid, names=config.columns)
     else:
         train, valid, held = hold_out(train, config.valid_lines, config.seed)
-    return Splits(train, valid, read_pairs(config.test) if config.test else valid, held=held)
+    return Splits(train, valid, read_pairs(config.test, names=config.columns) if config.test else valid, held=held)
 
 
 def _scores(config: Translate, by_dataset: dict[str, tuple[str, ...]]) -> tuple[str, ...]:
