@@ -371,9 +371,9 @@ def ranked(name: str, variant: str, where: str) -> Callable[[], Iterator[str]]:
         spread = f"{min(values):+.3f} to {max(values):+.3f} over {claim['seeds']} seeds"
         link = "[claim and command](../claims.md#which-of-the-new-mechanisms-helps-at-this-size)"
         yield from textwrap.wrap(
-            f"Measured{variant}: after {claim['settings']['steps']} steps of a small language model, {where} rotary "
-            f"positions, the loss is {abs(mean):.3f} nats per character {more} than that of softmax ({spread}; "
-            f"torch {torch_version}, {claim['about']['date']}; {link}).",
+            f"Measured{variant}: {where} rotary positions, a small language model has a loss after "
+            f"{claim['settings']['steps']} steps that is {abs(mean):.3f} nats per character {more} than with plain "
+            f"softmax and rotary positions ({spread}; torch {torch_version}, {claim['about']['date']}; {link}).",
             140,
             break_long_words=False,
             break_on_hyphens=False,

@@ -95,6 +95,12 @@ def test_page_of_a_mechanism_has_a_number_and_a_failure(page: Path) -> None:
     assert shown(section[1], block), "what the block prints, as ```text"
 
 
+def test_every_mask_has_a_page() -> None:
+    text = "".join(page.read_text(encoding="utf-8") for page in CATALOGUES[0].pages)
+    names = [name for name in dir(regard.masks) if inspect.isclass(getattr(regard.masks, name)) and name != "Mask"]
+    assert [name for name in names if not re.search(rf"\b{name}\b", text)] == []
+
+
 @each_catalogue
 def test_every_picture_is_there_and_small(catalogue: Catalogue) -> None:
     pytest.importorskip("matplotlib")
