@@ -8,7 +8,7 @@ import pytest
 import torch
 from tests.decoding.toy import BOS, EOS, PLACES, Standing, Toy
 from tests.gpu.comparison import Call, compare, run
-from tests.gpu.pretend_cuda import Observation
+from tests.gpu.pretend_cuda import Observation, observed
 from tests.gpu.tables import Table
 from torch import Tensor, nn
 
@@ -316,6 +316,22 @@ def test_a_long_call_is_one_kernel(name: str, tables: Tables) -> None:
     _flex_blocks._kept.clear()
     count(tables, f"flex, {name}, training", compare(build, call))
     count(tables, f"flex, {name}, evaluation", compare(build, call, training=False))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+@pytest.mark.parametrize("mask", ["boolean tensor", "Lengths", "Documents"])
+def test_blocks_and_packing_cost_the_same_for_more_samples_and_keys(mask: str, dtype: torch.dtype) -> None:
+    costs = []
+    for batch, length in ((2, 130), (5, 300)):
+        q = torch.randn(batch, 2, length, 8, device="cuda", dtype=dtype, requires_grad=True)
+        fitted = MASKS[mask](batch, length, length, lambda t: t.to("cuda"))
+        fitted = fitted.unsqueeze(1) if isinstance(fitted, Tensor) else fitted
+        backend = "flex" if dtype == torch.float32 or mask == "boolean tensor" else "varlen"
+        _flex_blocks._kept.clear()
+        with observed() as observation:
+            regard.attention(q, q, mask=fitted, backend=backend).sum().backward()
+        costs.append((observation.operations, observation.reads.total()))
+    assert costs[0] == costs[1]
 
 
 @pytest.mark.parametrize("name", ["general", "cosine", "trilinear"])
