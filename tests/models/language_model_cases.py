@@ -8,10 +8,15 @@ import torch
 from tests.models.cases import HEADS
 from torch import nn
 
-from regard import Rotary
+from regard import Attention, Learnable, MultiHead, Rotary
+from regard.layers import Differential, ForgetGate, L2QKNorm, OutputGate, WholeRMSQKNorm
 from regard.layers.position_choices import POSITIONS
+from regard.layers.transformer import EncoderLayer
 from regard.models import GPT2, Gemma3, GPTNeoX, Llama, Phi3, Qwen3, RecurrentLanguageModel, TransformerXL
+from regard.models.decoders.causal_decoder import CausalDecoder
+from regard.normalizers import TalkingWeights, WithNullSlot
 from regard.positions import YaRNScaling
+from regard.scores import SoftCap, TalkingScores
 
 # sizes that share no factor: a swapped axis must fail
 B, T, V = 3, 7, 19
@@ -36,7 +41,30 @@ def recurrent(**choices: Any) -> Make:
     return functools.partial(RecurrentLanguageModel, V, **{"width": 10, "hidden": 9, "dropout": 0.0, **choices})
 
 
+def with_parts(parts: Callable[[], dict[str, Any]], heads: int = 4, kv_heads: int = 2, **choices: Any) -> Make:
+    """A decoder whose heads have these parts."""
+
+    def layer() -> EncoderLayer:
+        attention = MultiHead(12, heads, kv_heads=kv_heads, head_dim=4, **parts())
+        return EncoderLayer(12, 10, attention, residual="pre", dropout=0.0)
+
+    return lambda: CausalDecoder(V, [layer(), layer()], nn.LayerNorm(12), **choices)
+
+
+def sinks() -> Attention:
+    return Attention(SoftCap(3.0), normalize=WithNullSlot(score=Learnable(0.0, heads=4)))
+
+
+PARTS: dict[str, Make] = {
+    "norms, gates, sinks": with_parts(
+        lambda: {"qk_norm": L2QKNorm(3.0), "gate": OutputGate(12, 4), "rotate": Rotary(4), "attention": sinks()}
+    ),
+    "differential": with_parts(lambda: {"difference": Differential(4, layer=2), "gate": OutputGate(12, 2, 8)}),
+    "forgetting": with_parts(lambda: {"forget": ForgetGate(12, 2), "qk_norm": WholeRMSQKNorm(16, 8)}),
+    "talking": with_parts(lambda: {"attention": Attention(TalkingScores(4), normalize=TalkingWeights(4))}),
+}
 WITHOUT_MEMORY: dict[str, Make] = {f"gpt2, {name}": gpt2(positions=name) for name in POSITIONS}
+WITHOUT_MEMORY |= PARTS
 WITHOUT_MEMORY |= {f"gpt2, {name} heads": gpt2(attention=name, layers=1) for name in HEADS}
 WITHOUT_MEMORY |= {
     "gpt2, a list, rotary": gpt2(attention=["dot", "sparsemax", "null"], positions="rotary"),
@@ -56,6 +84,7 @@ WITH_MEMORY: dict[str, Make] = {
     "gpt2, memory, rotary": gpt2(memory=11, positions="rotary"),
     "gpt2, memory, t5, same length": gpt2(memory=9, positions="t5", same_length=True),
     "llama, window": llama(window=8),
+    "forgetting, window": with_parts(lambda: {"forget": ForgetGate(12, 1)}, 3, 1, window=8),
     "xl": xl(),
     "xl, pre-norm": xl(norm="pre", shared_uv=False),
     "xl, clamp, same length": xl(clamp=3, same_length=True),
