@@ -146,7 +146,9 @@ class KVCache:
 
 
 def check_cache(past: object) -> None:
-    checks.instance_of("past", past, KVCache, "layer.project_kv(x)")
+    """Raises unless it is a KVCache or None."""
+    if past is not None:
+        checks.instance_of("past", past, KVCache, "layer.project_kv(x)")
 
 
 def _grow(old: Tensor, length: int) -> Tensor:

@@ -183,8 +183,7 @@ class MultiHead(AttentionModule):
         if isinstance(v, KVCache):
             raise TypeError("v must be a tensor, got a KVCache; pass a cache by name, project_kv(k, past=cache)")
         self._check_kv(k, v)
-        if past is not None:
-            check_cache(past)
+        check_cache(past)
         start = 0 if past is None else past.values.shape[-2]
         keys = self._split(self.key(k), self.head_dim)
         keys = (keys if self.qk_norm is None else self.qk_norm.keys(keys)).transpose(-2, -3)  # "*b h k d"
@@ -219,10 +218,8 @@ class MultiHead(AttentionModule):
         if trace is not None:
             with trace.explained(self, self.explain_step(x, past, mask=mask, positions=positions)):
                 return self.step(x, past, mask=mask, positions=positions)
-        if positions is not None:
-            check_pair(positions)
-        if past is not None:
-            check_cache(past)
+        check_pair(positions)
+        check_cache(past)
         stepped = native_heads.step(self, x, past, mask, positions) if type(self) is MultiHead else None
         if stepped is not None:
             return stepped
@@ -380,8 +377,7 @@ class MultiHead(AttentionModule):
     def _project(
         self, q: Tensor, k: Tensor | KVCache, v: Tensor | None, positions: Positions | None
     ) -> tuple[Tensor, KVCache]:
-        if positions is not None:
-            check_pair(positions)
+        check_pair(positions)
         i, j = (None, None) if positions is None else positions
         tokens = token_positions(positions)
         if positions is not None and tokens is None and self.rotate is None:

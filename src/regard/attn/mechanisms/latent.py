@@ -105,8 +105,7 @@ class Latent(AttentionModule):
         no_values(v, "Latent")
         checks.floating("k", k)
         checks.width("k", k, self.key.in_features, self)
-        if past is not None:
-            check_cache(past)
+        check_cache(past)
         start = 0 if past is None else len(past)
         latents, keys = self.key(k).split((self.latent_dim, self.rotated_dim), dim=-1)
         keys = self.rotate(keys.unsqueeze(-3), positions, start=start)
@@ -129,8 +128,7 @@ class Latent(AttentionModule):
         self, x: Tensor, past: KVCache | None, mask: Mask | Tensor | None, positions: Positions | None
     ) -> KVCache:
         """`past` with the latents of x, as a step attends to them."""
-        if positions is not None:
-            check_pair(positions)
+        check_pair(positions)
         return self.project_kv(x, past=past, positions=None if positions is None else positions[0])
 
     def attend_inputs(self, inputs: AttentionInputs) -> Attended:  # weights are "*b h q k"

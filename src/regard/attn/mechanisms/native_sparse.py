@@ -89,10 +89,8 @@ class NativeSparseAttention(AttentionModule):
             layer(t).unflatten(-1, (self.kv_heads, -1)).transpose(-2, -3)
             for layer, t in ((self.key, k), (self.value, k if v is None else v))
         )
-        if past is None:
-            return KVCache(keys, values)
         check_cache(past)
-        return past.extend(keys, values)
+        return KVCache(keys, values) if past is None else past.extend(keys, values)
 
     def step(
         self, x: Tensor, past: KVCache | None = None, *, mask: Mask | Tensor | None = None
@@ -108,8 +106,7 @@ class NativeSparseAttention(AttentionModule):
                     f"{name} is not available from NativeSparseAttention, which reads three times; ask for weights"
                 )
         q, k, v, mask, positions, need, _ = inputs
-        if positions is not None:
-            check_pair(positions)
+        check_pair(positions)
         checks.width("q", q, self.query.in_features, self)
         check_fixed("NativeSparseAttention", q.shape[-2], (k.keys if isinstance(k, KVCache) else k).shape[-2])
         if q.ndim == 2 and isinstance(k, Tensor):  # one sample: groups of heads need an axis of samples

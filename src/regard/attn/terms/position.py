@@ -14,7 +14,9 @@ __all__ = ["HalfWave", "LearnedPositions", "Sinusoidal"]
 
 
 def check_pair(positions: Any) -> None:
-    """Raises unless positions are a pair of tensors, or of one tensor per axis."""
+    """Raises unless positions are None or a pair of tensors, or of one tensor per axis."""
+    if positions is None:
+        return
     is_pair = isinstance(positions, tuple | list) and len(positions) == 2
     for each in positions if is_pair else [positions]:
         axes = each if isinstance(each, tuple | list) else [each]
