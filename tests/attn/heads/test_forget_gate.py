@@ -170,3 +170,14 @@ def test_chunks_longer_than_the_window_of_a_tensor_are_the_whole(chunks: list[in
             out, past = heads.step(part, past, mask=window[start:end, :end])
             outs.append(out)
         torch.testing.assert_close(torch.cat(outs, 1), heads(x, mask=window), rtol=1e-4, atol=1e-5)
+
+
+def test_a_call_without_a_cache_sums_over_tokens_that_are_hidden() -> None:
+    """Beside the text hidden tokens change nothing; in the middle their gates count."""
+    heads, x = layer(), tokens()
+    for hidden, is_absent in ((slice(0, 3), True), (slice(10, 13), True), (slice(5, 7), False)):
+        seen = torch.ones(N, dtype=torch.bool)
+        seen[hidden] = False
+        got = heads(x, mask=Causal() & regard.BooleanMask(seen.expand(N, N)))[:, seen]
+        absent = heads(x[:, seen], mask=Causal())
+        assert torch.allclose(got, absent, rtol=1e-4, atol=1e-5) == is_absent
