@@ -58,7 +58,7 @@ class Outcome:
     killed_was_restarted: bool
 
 
-class Supervised:
+class SupervisedService:
     """`regard serve` in a loop that starts it again when it ends by an error, as systemd does."""
 
     def __init__(self, run: Path, port: int) -> None:
@@ -118,7 +118,7 @@ async def client(address: str, texts: Sequence[str], found: list[tuple[int, str,
 
 
 async def reload_often(
-    service: Supervised, link: Path, runs: Sequence[Path], count: int, share: Callable[[], float] = lambda: 1.0
+    service: SupervisedService, link: Path, runs: Sequence[Path], count: int, share: Callable[[], float] = lambda: 1.0
 ) -> list[tuple[float, float]]:
     """The times of reloads, each as soon as its share of the requests is answered."""
     times = []
@@ -140,7 +140,7 @@ def measure(clients: int, requests: int, reloads: int, port: int) -> Outcome:
         runs = [trained(folder, f"run{seed}", seed) for seed in (1, 2)]
         link = folder / "model"
         link.symlink_to(runs[0])
-        service = Supervised(link, port)
+        service = SupervisedService(link, port)
         try:
             alone: dict[str, dict[str, Any]] = {}
             for run in (runs[1], runs[0]):

@@ -72,6 +72,8 @@ def test_layers_that_lose_too_much_stay(
 ) -> None:
     errors = json.loads((quantized / QUANTIZATION).read_text(encoding="utf-8"))["errors"]
     most = sorted(errors.values())[len(errors) // 2]
+    printed = json.loads(regard("quantize", run, "--out", tmp_path / "json", "--json").out)
+    assert (printed["out"], printed["errors"]) == (str(tmp_path / "json"), errors)
     table = regard("quantize", run, "--out", tmp_path / "few", "--most-error", most).out
     assert "8 bits" in table
     assert "float32   its error is" in table

@@ -18,7 +18,7 @@ from tests.serve.http.test_h11_timeouts import until
 from tests.serve.http.test_metrics import samples
 
 from regard.inference.limits import Limits
-from regard.serve.reloading import Reloaded
+from regard.serve.reloading import ReloadResult
 from regard.serve.served_model import ServedModel
 
 
@@ -37,9 +37,9 @@ def numbered(number: int) -> ServedModel:
     return ServedModel(Numbered(number), Limits(), "", str(number))
 
 
-def next_model(served: Sequence[ServedModel], tokens: Mapping[str, str]) -> Reloaded:
+def next_model(served: Sequence[ServedModel], tokens: Mapping[str, str]) -> ReloadResult:
     number = int(served[0].version) + 1
-    return Reloaded([numbered(number)], tokens, [f"is now version {number}"])
+    return ReloadResult([numbered(number)], tokens, [f"is now version {number}"])
 
 
 def ask(address: str, **headers: str) -> httpx.Response:
@@ -105,7 +105,7 @@ def test_a_storm_of_requests_reloads_twice_at_most() -> None:
     """Those that arrive during a reload share the next one."""
     begun, go, calls = threading.Event(), threading.Event(), 0
 
-    def slow(served: Sequence[ServedModel], tokens: Mapping[str, str]) -> Reloaded:
+    def slow(served: Sequence[ServedModel], tokens: Mapping[str, str]) -> ReloadResult:
         nonlocal calls
         calls += 1
         begun.set()
@@ -126,7 +126,7 @@ def test_a_storm_of_requests_reloads_twice_at_most() -> None:
 
 @pytest.mark.parametrize("failure", [ValueError("no"), MemoryError(), type("Panic", (BaseException,), {})("no")])
 def test_a_reload_that_fails_changes_nothing(failure: BaseException, caplog: pytest.LogCaptureFixture) -> None:
-    def fail(served: Sequence[ServedModel], tokens: Mapping[str, str]) -> Reloaded:
+    def fail(served: Sequence[ServedModel], tokens: Mapping[str, str]) -> ReloadResult:
         raise failure
 
     with running_models([numbered(0)], reload=fail) as (address, server):
@@ -142,7 +142,7 @@ def test_a_reload_does_not_hold_up_the_end() -> None:
     """A model that is loaded when the service stops is never served."""
     begun, go = threading.Event(), threading.Event()
 
-    def slow(served: Sequence[ServedModel], tokens: Mapping[str, str]) -> Reloaded:
+    def slow(served: Sequence[ServedModel], tokens: Mapping[str, str]) -> ReloadResult:
         begun.set()
         assert go.wait(60)
         return next_model(served, tokens)
@@ -153,12 +153,12 @@ def test_a_reload_does_not_hold_up_the_end() -> None:
         server.should_exit = True
         until(lambda: server.service.is_stopping)
         go.set()
-    assert [model.version for model in server.exchange.now.models] == ["0"]
+    assert [model.version for model in server.exchange.current.models] == ["0"]
 
 
 def test_tokens_are_exchanged() -> None:
-    def other(served: Sequence[ServedModel], tokens: Mapping[str, str]) -> Reloaded:
-        return Reloaded(served, {"ann": "second"}, ["the tokens"])
+    def other(served: Sequence[ServedModel], tokens: Mapping[str, str]) -> ReloadResult:
+        return ReloadResult(served, {"ann": "second"}, ["the tokens"])
 
     lines: list[str] = []
     with running_models([numbered(0)], tokens={"ann": "first"}, reload=other, log=lines.append) as (address, server):

@@ -11,7 +11,7 @@ from tests.serve.http.test_h11_timeouts import until
 
 from regard.inference.limits import Limits
 from regard.serve import systemd
-from regard.serve.reloading import Reloaded
+from regard.serve.reloading import ReloadResult
 from regard.serve.served_model import ServedModel
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="systemd is of Linux")
@@ -25,7 +25,7 @@ def test_it_tells_systemd_what_it_does(gated: Gated, tmp_path: Path, monkeypatch
         monkeypatch.setenv("WATCHDOG_USEC", "1000000")
         monkeypatch.setenv("WATCHDOG_PID", str(os.getpid()))
         models = [ServedModel(gated, Limits())]
-        with running_models(models, reload=lambda served, tokens: Reloaded(served, tokens)) as (_, server):
+        with running_models(models, reload=lambda served, tokens: ReloadResult(served, tokens)) as (_, server):
             assert at.recv(100) == b"READY=1"
             until(lambda: at.recv(100) == b"WATCHDOG=1")
             server.request_reload()

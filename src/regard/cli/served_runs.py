@@ -15,7 +15,7 @@ from regard.tasks.registry import describe, read_config
 
 if TYPE_CHECKING:
     from regard.cli.verbs.serve import ServeOptions
-    from regard.serve.reloading import Reloaded
+    from regard.serve.reloading import ReloadResult
     from regard.tasks.base import TaskConfig
 
 
@@ -41,10 +41,10 @@ class ServedRuns:
             return read_tokens(self._options.token_file)
         return {} if self._options.token is None else {UNNAMED: check_token(self._options.token)}
 
-    def reload(self, served: Sequence[ServedModel], tokens: Mapping[str, str]) -> "Reloaded":
+    def reload(self, served: Sequence[ServedModel], tokens: Mapping[str, str]) -> "ReloadResult":
         """The models that are served now: a run whose files have changed is loaded, checked against its manifest and
         tried, and one that cannot be read leaves its model as it was."""
-        from regard.serve.reloading import Reloaded
+        from regard.serve.reloading import ReloadResult
 
         models, exchanged, refused = list(served), [], []
         for n, (folder, model) in enumerate(zip(self._options.run, served, strict=True)):
@@ -63,7 +63,7 @@ class ServedRuns:
         except ValueError as error:
             present = tokens
             refused.append(f"the tokens stay as they are: {error}")
-        return Reloaded(models, present, exchanged, refused)
+        return ReloadResult(models, present, exchanged, refused)
 
     def _reload(self, folder: Path, name: str, model: ServedModel) -> ServedModel:
         from regard.tasks import manifest

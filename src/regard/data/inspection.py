@@ -166,8 +166,14 @@ def _named_columns(path: Path, task: str, columns: TextColumns | Columns | str |
     names = _column_names(path, lines)
     if task == "match":
         lower = [name.lower() for name in names]
-        found = [next((names[lower.index(each)] for each in choices if each in lower), "") for choices in KNOWN_COLUMNS]
-        return {kind: name for kind, name in zip(("first text", "second text", "label"), found, strict=True) if name}
+        columns_of_pairs = [
+            next((names[lower.index(each)] for each in choices if each in lower), "") for choices in KNOWN_COLUMNS
+        ]
+        return {
+            kind: name
+            for kind, name in zip(("first text", "second text", "label"), columns_of_pairs, strict=True)
+            if name
+        }
     places = find_places(names, columns if isinstance(columns, TextColumns) else TextColumns())
     named = {"text": places.text, "label": places.label}
     return {kind: names[n] if places.has_header else f"column {n + 1}" for kind, n in named.items() if n is not None}

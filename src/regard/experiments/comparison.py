@@ -29,7 +29,7 @@ from regard.training.runtime.signals import terminable
 from regard.training.step import Diverged
 from regard.viz.plots.curve import curve
 
-_CONFIG, _RESULTS, _TABLE, _CURVE = "compare.toml", "results.json", "table.md", "curve.png"
+_CONFIG, RESULTS, _TABLE, _CURVE = "compare.toml", "results.json", "table.md", "curve.png"
 
 
 class TrainingFailed(RuntimeError):
@@ -108,7 +108,7 @@ def compare(
     except TrainingFailed:
         if is_new and not any(out.glob(f"*/{RECORD}")):  # refused before its first step: the folder holds nothing
             (out / _CONFIG).unlink()
-            (out / _RESULTS).unlink()
+            (out / RESULTS).unlink()
             with contextlib.suppress(OSError):
                 out.rmdir()
         raise
@@ -224,7 +224,7 @@ def write_results(
     atomic_files.write_atomically(out / _TABLE, [comparison.table().encode()])
     # only the first of several seeds: the figure has one line per variant
     drawn = {name.partition("@")[0]: points for name, points in reversed(curves.items()) if points}
-    files = [out / _TABLE, out / _RESULTS]
+    files = [out / _TABLE, out / RESULTS]
     if drawn:
         files.append(curve(drawn, out / _CURVE, "minutes of training", metric, floor=0.0))
     return replace(comparison, files=tuple(files))
@@ -363,7 +363,7 @@ def _cells(runs: Sequence[ComparedRun], scores: Sequence[str]) -> list[str]:
 
 
 def _read(out: Path) -> dict[str, Any]:
-    path = out / _RESULTS
+    path = out / RESULTS
     if not path.exists():
         return {}
     try:
@@ -376,4 +376,4 @@ def _read(out: Path) -> dict[str, Any]:
 
 
 def _write(out: Path, results: Mapping[str, Any]) -> None:
-    atomic_files.write_atomically(out / _RESULTS, [json.dumps(results, indent=2).encode(), b"\n"])
+    atomic_files.write_atomically(out / RESULTS, [json.dumps(results, indent=2).encode(), b"\n"])

@@ -60,14 +60,14 @@ class RunComparison:
                 *zip(*((a.score, b.score) for a, b in self.pairs), strict=True)
             )
             name = "paired bootstrap of the mean chrF of a line"
-            found = f"{difference:+.2f}, 95 % interval {low:+.2f} to {high:+.2f}, "
+            numbers = f"{difference:+.2f}, 95 % interval {low:+.2f} to {high:+.2f}, "
         else:
             right = [(a.score == 100, b.score == 100) for a, b in self.pairs]
             p, name = mcnemar(*zip(*right, strict=True)), "McNemar's exact test"
             gained, lost = sum(b and not a for a, b in right), sum(a and not b for a, b in right)
-            found = f"{gained:,} wrong outputs became right, {lost:,} right ones wrong, "
+            numbers = f"{gained:,} wrong outputs became right, {lost:,} right ones wrong, "
         verdict = "the difference is significant" if p < _LEVEL else "the difference may be chance"
-        return Significance(name, p, f"{name}: {found}p = {p:.3g}; {verdict}")
+        return Significance(name, p, f"{name}: {numbers}p = {p:.3g}; {verdict}")
 
     def to_json(self) -> dict[str, Any]:
         return {

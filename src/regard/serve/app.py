@@ -53,7 +53,7 @@ def build(
         exchange,
         names=allowed_names(host, allowed),
         origins=[check_origin(origin) for origin in origins],
-        paths=lambda: exchange.now.paths,
+        paths=lambda: exchange.current.paths,
         arrival=max(model.limits.arrival for model in models),
         metrics=metrics,
         log=log,
@@ -88,7 +88,7 @@ class Health:
     def __init__(self, exchange: ModelExchange, is_stopping: Callable[[], bool]) -> None:
         self._exchange, self._is_stopping = exchange, is_stopping
 
-    def live(self) -> RequestError | None:
+    def liveness_error(self) -> RequestError | None:
         """Whether a new process would help: a thread of a model has ended, or a call of it does not end."""
         if self._exchange.has_failed:
             return RequestError(503, FAILED, retry=5, cause="failed")
@@ -96,17 +96,17 @@ class Health:
             return RequestError(503, "a model does not end a call that nobody waits for", retry=5, cause="failed")
         return None
 
-    def answers(self) -> RequestError | None:
+    def error(self) -> RequestError | None:
         """Whether the service answers at all."""
-        if (error := self.live()) is not None:
+        if (error := self.liveness_error()) is not None:
             return error
         if self._is_stopping() or not all(batcher.is_alive for batcher in self._exchange.batchers):
             return RequestError(503, STOPPING, retry=5, cause="stopping")
         return None
 
-    def ready(self) -> RequestError | None:
+    def readiness_error(self) -> RequestError | None:
         """Whether further requests should be sent here."""
-        if (error := self.answers()) is not None:
+        if (error := self.error()) is not None:
             return error
         if any(batcher.is_full for batcher in self._exchange.batchers):
             return RequestError(503, "the queue of a model is full; send requests elsewhere", retry=1, cause="queue")
@@ -121,9 +121,16 @@ def _service_routes(app: FastAPI, routes: Sequence[ModelRoutes], metrics: Metric
                 raise error
             return json_response(to_bytes({"status": "ok"}))
 
-    add_check(HEALTH, "Whether the service answers", "The service is stopping, or a model failed.", health.answers)
-    add_check(LIVE, "Whether the process works", "A model failed, or hangs: start the service again.", health.live)
-    add_check(READY, "Whether to send requests", "Not now: it stops, a model failed, or a queue is full.", health.ready)
+    add_check(HEALTH, "Whether the service answers", "The service is stopping, or a model failed.", health.error)
+    add_check(
+        LIVE, "Whether the process works", "A model failed, or hangs: start the service again.", health.liveness_error
+    )
+    add_check(
+        READY,
+        "Whether to send requests",
+        "Not now: it stops, a model failed, or a queue is full.",
+        health.readiness_error,
+    )
 
     @app.get(
         "/metrics",

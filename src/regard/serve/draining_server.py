@@ -57,5 +57,5 @@ class DrainingServer(uvicorn.Server):
 
     async def _show_life(self) -> None:
         """A sign of life for the watchdog of systemd, unless a model hangs."""
-        if systemd.watchdog_seconds() is not None and self._health.live() is None:
+        if systemd.watchdog_seconds() is not None and self._health.liveness_error() is None:
             systemd.notify("WATCHDOG=1")

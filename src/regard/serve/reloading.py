@@ -23,7 +23,7 @@ _LAST_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
-class Reloaded:
+class ReloadResult:
     """The models and tokens of a reload, in the order of the old ones, and sentences for the log: what was exchanged,
     and why something was not."""
 
@@ -33,12 +33,12 @@ class Reloaded:
     refused: Sequence[str] = ()
 
     @property
-    def result(self) -> Literal["exchanged", "unchanged", "refused"]:
+    def outcome(self) -> Literal["exchanged", "unchanged", "refused"]:
         return "refused" if self.refused else "exchanged" if self.exchanged else "unchanged"
 
 
 # called with the models and tokens that are served; a model that has not changed is returned as it is
-Reload = Callable[[Sequence[ServedModel], Mapping[str, str]], Reloaded]
+Reload = Callable[[Sequence[ServedModel], Mapping[str, str]], ReloadResult]
 
 
 class Reloader:
@@ -88,16 +88,16 @@ class Reloader:
             systemd.notify("READY=1")
 
     def _exchange_models(self) -> None:
-        served = self._exchange.now
-        reloaded = self._reload(served.models, served.tokens)
-        if [*reloaded.models] != [*served.models] or dict(reloaded.tokens) != dict(served.tokens):
-            revision = self._exchange.revision(reloaded.models, reloaded.tokens)
+        served = self._exchange.current
+        result = self._reload(served.models, served.tokens)
+        if [*result.models] != [*served.models] or dict(result.tokens) != dict(served.tokens):
+            revision = self._exchange.revision(result.models, result.tokens)
             if self._is_stopping or not self._present(revision):
                 return
-        self._metrics.reload(reloaded.result)
-        for sentence in [*reloaded.exchanged, *reloaded.refused]:
+        self._metrics.reload(result.outcome)
+        for sentence in [*result.exchanged, *result.refused]:
             self._note(f"reload: {sentence}")
-        if reloaded.result == "unchanged":
+        if result.outcome == "unchanged":
             self._note("reload: nothing has changed")
 
     def _present(self, revision: Revision) -> bool:

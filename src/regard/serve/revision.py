@@ -74,14 +74,14 @@ class ModelExchange:
             thread.join()
 
     @property
-    def now(self) -> Revision:
+    def current(self) -> Revision:
         """The revision that new requests are passed to."""
         return self._revisions[-1]
 
     @property
     def batchers(self) -> list[Batcher]:
         """Those of the present revision."""
-        return list(self.now.batchers.values())
+        return list(self.current.batchers.values())
 
     @property
     def is_stuck(self) -> bool:
@@ -92,7 +92,7 @@ class ModelExchange:
 
         It may be made in any thread, which takes longer than exchanging it.
         """
-        before = self.now.batchers if self._revisions else {}
+        before = self.current.batchers if self._revisions else {}
         batchers = {model: before.get(model) or self._batcher(model) for model in models}
         app, paths = self._make_app(batchers, tokens)
         return Revision(batchers, tokens, app, frozenset(paths))
@@ -129,7 +129,7 @@ class ModelExchange:
         if scope["type"] == "lifespan":
             await self.lifespan_app(scope, receive, send)
             return
-        revision = self.now
+        revision = self.current
         revision.open_requests += 1
         try:
             await revision.app(scope, receive, send)
@@ -139,7 +139,7 @@ class ModelExchange:
 
     def _retire(self) -> None:
         """Ends the models that no revision with requests has any more."""
-        kept = [each for each in self._revisions if each.open_requests or each is self.now]
+        kept = [each for each in self._revisions if each.open_requests or each is self.current]
         if len(kept) == len(self._revisions):
             return
         used = {batcher for revision in kept for batcher in revision.batchers.values()}

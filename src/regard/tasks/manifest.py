@@ -27,7 +27,7 @@ _TOLERANCE = 1e-3
 
 
 @dataclass(frozen=True)
-class Checked:
+class CheckResult:
     """A run whose files and answers are those of its manifest; without one, that were read and tried at all."""
 
     version: str
@@ -52,8 +52,8 @@ def model_files(loaded: LoadedRun) -> list[Path]:
 def signature(folder: Path) -> Sequence[tuple[object, ...]]:
     """Sizes, times and places of the files of a folder: another one if any of them was written or exchanged."""
     paths = sorted(path for path in folder.resolve().glob("*") if path.is_file())
-    found = [(path, path.stat()) for path in paths]
-    return [(str(path), s.st_ino, s.st_size, s.st_mtime_ns, s.st_ctime_ns) for path, s in found]
+    stats = [(path, path.stat()) for path in paths]
+    return [(str(path), s.st_ino, s.st_size, s.st_mtime_ns, s.st_ctime_ns) for path, s in stats]
 
 
 def version(loaded: LoadedRun) -> str:
@@ -87,14 +87,14 @@ def write(loaded: LoadedRun, inputs: Sequence[str]) -> Path:
     return path
 
 
-def check(loaded: LoadedRun, answers: bool = True) -> Checked:
+def check(loaded: LoadedRun, answers: bool = True) -> CheckResult:
     """Compares the files of a loaded run with its manifest, and its `answers`, which weights rounded on loading change;
     without a manifest, it answers an example at all."""
     hashes, path = _hashes(loaded), loaded.folder / FILE
     present = _version(loaded, hashes)
     if not path.exists():
-        _try(loaded)
-        return Checked(present, False, len(hashes), 0, loaded.weights, loaded.step)
+        _predict_example(loaded)
+        return CheckResult(present, False, len(hashes), 0, loaded.weights, loaded.step)
     manifest = _read(path)
     if manifest["weights"] != loaded.weights:
         raise ValueError(
@@ -119,7 +119,7 @@ def check(loaded: LoadedRun, answers: bool = True) -> Checked:
                 f"{loaded.folder} does not answer {example['input'][:80]!r} as {FILE} says: {where}; its versions of "
                 "torch or regard may be others; write the manifest anew if the answer is right"
             )
-    return Checked(present, True, len(hashes), len(examples), loaded.weights, loaded.step)
+    return CheckResult(present, True, len(hashes), len(examples), loaded.weights, loaded.step)
 
 
 def _hashes(loaded: LoadedRun) -> dict[str, str]:
@@ -176,7 +176,7 @@ def _predict(loaded: LoadedRun, argument: str) -> Any:
     return json.loads(json.dumps(predictor.json(output)))
 
 
-def _try(loaded: LoadedRun) -> None:
+def _predict_example(loaded: LoadedRun) -> None:
     """Predicts for an input of its own, if the predictor has one."""
     predictor = loaded.predictor
     example = predictor.example() if isinstance(predictor, TextPredictor) else predictor.blank()
@@ -188,10 +188,10 @@ def _difference(recorded: Any, present: Any, where: str = "the output") -> str |
     """The first value that differs by more than another machine explains, in words."""
     if isinstance(recorded, Mapping) and isinstance(present, Mapping) and recorded.keys() == present.keys():
         each = (_difference(recorded[name], present[name], name) for name in recorded)
-        return next((found for found in each if found is not None), None)
+        return next((difference for difference in each if difference is not None), None)
     if isinstance(recorded, list) and isinstance(present, list) and len(recorded) == len(present):
         each = (_difference(a, b, where) for a, b in zip(recorded, present, strict=True))
-        return next((found for found in each if found is not None), None)
+        return next((difference for difference in each if difference is not None), None)
     if isinstance(recorded, int | float) and isinstance(present, int | float):
         is_equal = math.isclose(recorded, present, rel_tol=_TOLERANCE, abs_tol=_TOLERANCE)
     else:

@@ -39,8 +39,8 @@ def list_runs(folder: Path) -> list[RunSummary]:
     """The runs in a folder, and in the folders below it, the latest first."""
     if not folder.is_dir():
         raise ValueError(f"{folder} is no folder; name one that has runs in it")
-    found = [_summary(path) for path in _run_folders(folder, _DEPTH)]
-    return sorted(found, key=lambda run: run.changed, reverse=True)
+    summaries = [_summary(path) for path in _run_folders(folder, _DEPTH)]
+    return sorted(summaries, key=lambda run: run.changed, reverse=True)
 
 
 def _run_folders(folder: Path, depth: int) -> Iterator[Path]:

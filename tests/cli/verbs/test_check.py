@@ -109,17 +109,17 @@ def test_served_runs_reload_what_changed(
     (model,) = runs.load([read_config(copied)])
     assert model.version.startswith("4-")
     same = runs.reload([model], {"ann": "first"})
-    assert (same.models[0] is model, same.result) == (True, "unchanged")
+    assert (same.models[0] is model, same.outcome) == (True, "unchanged")
     # the same weights in new files are no new version
     regard("check", copied, "a b", "--write-manifest")
-    assert runs.reload([model], {"ann": "first"}).result == "unchanged"
+    assert runs.reload([model], {"ann": "first"}).outcome == "unchanged"
     tokens.write_text("ann first\nbob second\n")
     assert runs.reload([model], {"ann": "first"}).tokens == {"ann": "first", "bob": "second"}
     # the manifest is that of other weights
     shutil.copy(copied / "last.safetensors", copied / "best.safetensors")
     (copied / "run.json").touch()
     refused = runs.reload([model], {"ann": "first"})
-    assert refused.result == "refused"
+    assert refused.outcome == "refused"
     (sentence,) = refused.refused
     assert sentence.startswith(f"{copied} stays at version {model.version}: {copied / 'best.safetensors'} is another")
     (copied / FILE).unlink()

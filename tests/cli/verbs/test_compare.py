@@ -60,6 +60,7 @@ def test_a_table_a_plot_and_the_same_command_again(
     assert again.code == 0
     assert "dot is trained already" in again.err
     assert again.out == ran.out
+    assert json.loads(regard(*args, "--attention", "none,dot", "--json").out) == results
     assert (out / "dot" / "last.safetensors").stat().st_mtime_ns == before
 
     # a damaged log of metrics

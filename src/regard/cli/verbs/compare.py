@@ -57,6 +57,8 @@ class CompareOptions:
     """Add measures of the attention on held-out inputs to the table: how far heads disagree, how many there are in
     effect; and the share of the weight on the true features, of strings of --data recall the character that is the
     answer, of the embedded digits the ink."""
+    json: bool = flag()
+    """Print results.json instead of the table."""
     config: Path | None = option(None, metavar="FILE")
     """A TOML file with options, such as the config.toml of a run; typed options win. Paths in it are relative to the
     working directory."""
@@ -181,7 +183,7 @@ def run(args: Sequence[str]) -> int:
     training, end = training_config(options.training, base)
     import torch
 
-    from regard.experiments.comparison import TrainingFailed, compare, holds_comparison, with_seeds
+    from regard.experiments.comparison import RESULTS, TrainingFailed, compare, holds_comparison, with_seeds
 
     torch.set_num_threads(1)  # attacks and properties are measured as on any machine; a training is another process
     variants = with_seeds(variants, options.seeds)
@@ -207,6 +209,9 @@ def run(args: Sequence[str]) -> int:
         elif error.exit_code != 2:  # a training that refuses its input says why itself
             print_error(str(error))
         return error.exit_code if error.exit_code in (2, 130) else 1
+    if options.json:
+        print((out / RESULTS).read_text(encoding="utf-8"), end="")
+        return 0
     print(f"{comparison.table()}\n{', '.join(map(str, comparison.files))}")
     return 0
 

@@ -1,13 +1,14 @@
 """regard quantize: a run with 8-bit weights, and the quality that they cost."""
 
+import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
 
 from regard.cli.output import note
 from regard.cli.parsing.parser import parse
-from regard.common.options.fields import left_open, option, positional
+from regard.common.options.fields import flag, left_open, option, positional
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,8 @@ class QuantizeOptions:
     """The share of its value that the metric may lose; layers return to float32 until it does not lose more."""
     most_error: float = 0.1
     """Layers whose outputs have a larger relative error than this stay in float32."""
+    json: bool = flag()
+    """Print one JSON object instead."""
 
 
 def run(args: Sequence[str]) -> int:
@@ -50,5 +53,8 @@ def run(args: Sequence[str]) -> int:
         most_error=options.most_error,
         report=note,
     )
+    if options.json:
+        print(json.dumps({**asdict(quantized), "out": str(options.out)}, indent=2, ensure_ascii=False))
+        return 0
     print(f"{quantized.explain()}\n\nWritten to {options.out}.")
     return 0

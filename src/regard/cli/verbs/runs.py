@@ -31,23 +31,23 @@ class RunsOptions:
 
 def run(args: Sequence[str]) -> int:
     options = parse(RunsOptions, "regard runs", args)
-    found = list_runs(options.folder)
+    summaries = list_runs(options.folder)
     if options.json:
-        for each in found:
+        for each in summaries:
             print(json.dumps(asdict(each), ensure_ascii=False))
         return 0
-    rows = [_row(each) for each in found if not each.error]
+    rows = [_row(each) for each in summaries if not each.error]
     headings = ("run", "task", "model", "data", "best", "at step", "of", "changed", "curve")
     widths = [max(len(row[n]) for row in [headings, *rows]) for n in range(len(headings))] if rows else []
     for row in [headings, *rows] if rows else []:
         print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
-    for each in found:
+    for each in summaries:
         if each.error:
             print(f"{each.run}: {each.error}")
-    if not found:
+    if not summaries:
         print(f"there is no run in {options.folder}")
     else:
-        print(f"\n{plural(len(found), 'run')}")
+        print(f"\n{plural(len(summaries), 'run')}")
     return 0
 
 

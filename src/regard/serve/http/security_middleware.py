@@ -156,5 +156,5 @@ class SecurityMiddleware:
 
 def _request_id(scope: Scope) -> str:
     """The id that the request came with, if it is a short word; otherwise a new one."""
-    given = Headers(scope=scope).get(REQUEST_ID, "")
-    return given if _ID.fullmatch(given) else secrets.token_hex(8)
+    request_id = Headers(scope=scope).get(REQUEST_ID, "")
+    return request_id if _ID.fullmatch(request_id) else secrets.token_hex(8)
