@@ -3,6 +3,7 @@
 import pytest
 import torch
 from tests.attn.backends.cases import (
+    AVAILABLE,
     BIASES,
     CASE_OF_BACKEND,
     MASKS,
@@ -54,7 +55,7 @@ def test_one_step_at_a_time_equals_all_at_once(score: str, bias: str, mask: str)
     close(torch.cat(outs, -2), whole, "steps")
 
 
-@for_each("backend", BACKENDS)
+@for_each("backend", AVAILABLE)
 def test_a_step_is_the_last_row(backend: str) -> None:
     case = CASE_OF_BACKEND.get(backend, Case())
     terms = case.terms()

@@ -21,7 +21,10 @@ from regard.attn.backends import BACKENDS
 from regard.attn.call import NOTHING, Attended, AttentionCall, AttentionInputs, Need, Terms
 from regard.attn.call_builder import build_call
 from regard.attn.terms.position import Positions
+from regard.kernels.torch_versions import HAS_FLEX
 
+# the backends that this torch has
+AVAILABLE = [name for name in BACKENDS if name != "flex" or HAS_FLEX]
 # one in so many cases runs on flex
 _FLEX_SHARE = 12
 

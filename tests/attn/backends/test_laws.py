@@ -6,6 +6,7 @@ import pytest
 import torch
 from tests.attn.backends import cases
 from tests.attn.backends.cases import (
+    AVAILABLE,
     CASE_OF_BACKEND,
     CASES,
     SIZES,
@@ -24,7 +25,6 @@ from tests.for_each import for_each
 
 import regard
 from regard import Need
-from regard.attn.backends import BACKENDS
 from regard.attn.terms.mask import as_mask
 
 
@@ -134,7 +134,7 @@ def test_a_masked_key_equals_an_absent_key_whatever_it_holds(case: Case) -> None
             close(slopes["q"], wanted["q"], f"{what} gradient of q")
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", AVAILABLE)
 @pytest.mark.parametrize("number", [torch.nan, torch.inf, -torch.inf])
 @pytest.mark.parametrize("where", ["key", "value"])
 def test_only_rows_that_may_look_at_it_feel_what_is_not_a_number(backend: str, number: float, where: str) -> None:
@@ -161,7 +161,7 @@ def test_only_rows_that_may_look_at_it_feel_what_is_not_a_number(backend: str, n
 
 @pytest.mark.parametrize("lead", [(), (1,), (2,), (2, 3), (2, 3, 5)], ids=str)
 # those two have an axis of heads
-@pytest.mark.parametrize("backend", [name for name in BACKENDS if name not in ("relative", "padded")])
+@pytest.mark.parametrize("backend", [name for name in AVAILABLE if name not in ("relative", "padded")])
 @pytest.mark.parametrize("mask", ["none", "causal", "lengths", "given"])
 def test_any_number_of_leading_axes(lead: tuple[int, ...], backend: str, mask: str) -> None:
     case = CASE_OF_BACKEND.get(backend, Case())

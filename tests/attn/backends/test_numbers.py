@@ -7,13 +7,12 @@ import pytest
 import torch
 from hypothesis import given, settings
 from tests.attn.backends import cases
-from tests.attn.backends.cases import SOFT, Case, Sizes, close, compared, run, tensors, willing
+from tests.attn.backends.cases import AVAILABLE, SOFT, Case, Sizes, close, compared, run, tensors, willing
 from tests.for_each import for_each
 from torch import Tensor
 
 import regard
 from regard import Need
-from regard.attn.backends import BACKENDS
 
 # ‖got − want‖ / ‖want‖ against the equation in float64 on the same rounded numbers. Scores are rounded to the input's
 # type before they are normalized, so an error of one unit in the last place of a score of size 8 is expected.
@@ -155,7 +154,7 @@ def test_draws_are_the_same_forward_and_backward(backend: str, read: str, mask: 
         close((grad * direction).sum(), slope.detach(), "slope", rtol=1e-5, atol=1e-6)
 
 
-@for_each("backend", BACKENDS)
+@for_each("backend", AVAILABLE)
 def test_dropout_keeps_the_mean_and_thins_the_weights(backend: str) -> None:
     case = Case("additive") if backend == "additive" else Case()
     terms = case.terms()
@@ -185,7 +184,7 @@ def test_draws_follow_the_weights(backend: str) -> None:
     close(got.out, k[got.key_index], "out")
 
 
-@for_each("backend", BACKENDS)
+@for_each("backend", AVAILABLE)
 def test_what_is_needed_agrees(backend: str) -> None:
     q, k, v = (t.detach() for t in tensors())
     terms = Case("additive" if backend == "additive" else "dot", mask="causal-lengths").terms()

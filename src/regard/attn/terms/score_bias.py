@@ -84,7 +84,8 @@ class Selective(ScoreBias):
         checks.heads(q, self.heads, self)
         votes = self.votes(scores, allowed, i, j)
         # the votes of the rows before each row: the difference of two sums would lose the digits of small ones
-        earlier = torch.nn.functional.pad(votes, (0, 0, 1, 0))[..., :-1, :].cumsum(-2)
+        # not torch.nn.functional.pad, which refuses tensors without keys in torch 2.6
+        earlier = torch.cat([torch.zeros_like(votes[..., :1, :]), votes[..., :-1, :]], -2).cumsum(-2)
         return -earlier.expand(scores.shape)
 
     def behind(
