@@ -45,6 +45,8 @@ VERBS = {
 _BASE_VERBS = ("list", "explain", "completion")
 # verbs that are `regard predict` for the runs of one task
 _ALIASES = ("translate", "generate", "watch", "embed")
+# verbs in the package of those that look at files and runs
+_REPORTS = ("check", "compare-runs", "inspect", "runs")
 # verbs that load a run and have no options of its task
 _EXPLAINING = ("attribute", "faithfulness", "check")
 # the dataclass of a task with its further options, by verb
@@ -162,7 +164,9 @@ def _import_trusted(module: str) -> None:
 
 
 def _module(verb: str) -> Any:
-    return importlib.import_module(f"regard.cli.verbs.{'aliases' if verb in _ALIASES else verb.replace('-', '_')}")
+    folder = "reports." if verb in _REPORTS else ""
+    name = "aliases" if verb in _ALIASES else verb.replace("-", "_")
+    return importlib.import_module(f"regard.cli.verbs.{folder}{name}")
 
 
 def options_class(verb: str) -> type:

@@ -12,7 +12,7 @@ from tests.cli.conftest import Refused, Regard
 
 from regard.cli.completions import SHELLS, completions, script
 from regard.cli.main import VERBS
-from regard.cli.verbs.runs import _curve
+from regard.cli.verbs.reports.runs import _curve
 
 
 def test_runs_are_listed(trained: Path, tmp_path: Path, regard: Regard) -> None:

@@ -1,0 +1,1 @@
+"""Verbs that look at files and runs, and train nothing."""
