@@ -163,7 +163,7 @@ READ: dict[type[Exception], dict[str, Callable[[Path], object]]] = {
         ),
     },
     TypeError: {
-        "translate has no option colour='red'; its options are ['attention',": lambda _: Translate.of(colour="red"),
+        "translate has no option xyz='red'; its options are ['attention',": lambda _: Translate.of(xyz="red"),
         "translate has no option dataa='reverse'; did you mean 'data'? its options": lambda _: Translate.of(
             dataa="reverse"
         ),
