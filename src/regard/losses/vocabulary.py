@@ -93,17 +93,18 @@ class _LinearCrossEntropy(torch.autograd.Function):
 def vocabulary_loss(
     layer: nn.Module, states: Tensor, targets: Tensor, *, smoothing: float = 0.0
 ) -> tuple[Tensor, Tensor]:  # "n d", "n" -> scalar, "n"
-    """`linear_cross_entropy` of a vocabulary layer, which may have 8-bit weights."""
-    if not isinstance(layer, QuantizedLinear):
+    """`linear_cross_entropy` of a vocabulary layer, which may have 8-bit weights, or be Identity: states are logits."""
+    if not isinstance(layer, QuantizedLinear | nn.Identity):
         return linear_cross_entropy(states, layer.weight, targets, bias=layer.bias, smoothing=smoothing)  # type: ignore[arg-type]
-    rows = max(_MAX_LOGITS // layer.out_features, 1)
+    vocabulary = layer.out_features if isinstance(layer, QuantizedLinear) else states.shape[-1]
+    rows = max(_MAX_LOGITS // vocabulary, 1)
     total, nll = states.new_zeros(()), states.new_empty(len(states))
     for start in range(0, len(states), rows):
         block = slice(start, start + rows)
         log_p = layer(states[block]).log_softmax(-1)
         nll[block] = -log_p.gather(1, targets[block].unsqueeze(1)).squeeze(1)
         total += (1 - smoothing) * nll[block].sum() - (smoothing * log_p.mean(-1).sum() if smoothing else 0.0)
-    return total, nll
+    return total, nll.detach()
 
 
 def linear_cross_entropy(

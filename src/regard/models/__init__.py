@@ -27,6 +27,7 @@ from regard.models.matching.deep_attention_matching import DeepAttentionMatching
 from regard.models.matching.esim import ESIM as ESIM
 from regard.models.memory.ntm import NTM as NTM
 from regard.models.mlp import MLP as MLP
+from regard.models.pointer_network import PointerNetwork as PointerNetwork
 from regard.models.ram import RAM as RAM
 from regard.models.reading.bidaf import BiDAF as BiDAF
 from regard.models.reading.memn2n import MemN2N as MemN2N
@@ -51,11 +52,14 @@ from regard.models.transformer import Transformer as Transformer
 from regard.models.transformer_xl import TransformerXL as TransformerXL
 from regard.models.vit import ViT as ViT, ViTClassifier as ViTClassifier
 
-TRANSLATORS: dict[str, type[Seq2Seq] | type[Transformer] | type[ConvSeq2Seq] | type[NTM]] = {
+TRANSLATORS: dict[
+    str, type[Seq2Seq] | type[Transformer] | type[ConvSeq2Seq] | type[NTM] | type[PointerNetwork]
+] = {
     "seq2seq": Seq2Seq,
     "transformer": Transformer,
     "conv": ConvSeq2Seq,
     "ntm": NTM,
+    "pointer": PointerNetwork,
 }
 LANGUAGE_MODELS: dict[str, type[LanguageModel]] = {
     "gpt2": GPT2,

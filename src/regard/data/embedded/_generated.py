@@ -1,6 +1,6 @@
 """The parts of generated data: as many examples as are asked for, none twice.  No torch here."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from typing import TypeVar
 
@@ -18,6 +18,14 @@ def check_counts(example: int = 1000, **counts: int) -> None:
     for name, count in counts.items():
         if count < 1:
             raise ValueError(f"{name} must be 1 or more, got {count}; try {name}={example}")
+
+
+def distinct(items: Iterator[str], count: int, known: set[str]) -> list[str]:
+    """The first `count` items, each once, none of which is known."""
+    new = dict.fromkeys(known)
+    while len(new) < len(known) + count:
+        new.setdefault(next(items))
+    return list(new)[len(known) :]
 
 
 def cut(examples: Sequence[Example], valid: int, test: int) -> Parts[Sequence[Example]]:

@@ -13,7 +13,7 @@ from string import ascii_lowercase
 
 import numpy as np
 
-from regard.data.embedded._generated import check_counts, cut
+from regard.data.embedded._generated import check_counts, cut, distinct
 from regard.data.text.pairs import Pairs, Splits
 
 # a digit says how often
@@ -45,7 +45,7 @@ def copy_splits(
 def copy_of_length(seed: int, count: int, length: int, known: set[str]) -> Pairs:
     """Sequences of this many letters, none of which is among the known ones."""
     _check_new(count, length, sum(len(line) == length for line in known))
-    sources = _distinct(_sequences(np.random.default_rng([seed, _OF_LENGTH]), length, length), count, known)
+    sources = distinct(_sequences(np.random.default_rng([seed, _OF_LENGTH]), length, length), count, known)
     return Pairs(sources, sources)
 
 
@@ -70,7 +70,7 @@ def repeat_copy_of_length(seed: int, count: int, length: int, known: set[str], *
     check_repeats(repeats)
     _check_new(count, length, sum(len(line) == length + 1 for line in known))
     rng = np.random.default_rng([seed, _OF_LENGTH])
-    sources = _distinct(_with_counts(_sequences(rng, length, length), rng, repeats, repeats), count, known)
+    sources = distinct(_with_counts(_sequences(rng, length, length), rng, repeats, repeats), count, known)
     return Pairs(sources, [repeated(line) for line in sources])
 
 
@@ -99,14 +99,6 @@ def _with_counts(sequences: Iterator[str], rng: np.random.Generator, least: int,
         yield f"{line}{rng.integers(least, most + 1)}"
 
 
-def _distinct(items: Iterator[str], count: int, known: set[str]) -> list[str]:
-    """The first `count` items, each once, none of which is known."""
-    new = dict.fromkeys(known)
-    while len(new) < len(known) + count:
-        new.setdefault(next(items))
-    return list(new)[len(known) :]
-
-
 def _splits(
     sequences: Iterator[str], answer: Callable[[str], str], longest: int, example: int, times: int = 1, **counts: int
 ) -> Splits:
@@ -126,7 +118,7 @@ def _splits(
             f"train + valid + test must be at most half of the {available} sequences of up to {longest} letters, "
             f"got {total}; raise longest={longest} or ask for fewer"
         )
-    parts = cut(_distinct(sequences, total, set()), counts["valid"], counts["test"])
+    parts = cut(distinct(sequences, total, set()), counts["valid"], counts["test"])
     return Splits(*(Pairs(part, [answer(line) for line in part]) for part in parts))
 
 

@@ -197,6 +197,31 @@ class NTMOptions(TranslatorOptions):
         return False
 
 
+@dataclass(frozen=True)
+class PointerOptions(TranslatorOptions):
+    """A recurrent encoder, and a decoder that points at the tokens of the source, each at most once."""
+
+    model_class: ClassVar[str] = "regard.models.pointer_network:PointerNetwork"
+    task_defaults: ClassVar[dict[str, Any]] = {"shared": True, "smoothing": 0.0, "metric": "exact"}
+
+    attention: str | None = "additive"
+    """The mechanism whose weights are the pointers, by name (see `regard list`)."""
+    layers: int = at_least(1, 1)
+    """Layers of the encoder and of the decoder."""
+    cell: Literal["gru", "lstm", "rnn"] = "gru"
+    """The recurrent cell."""
+    hidden: int = at_least(1)
+    """The width of the recurrent state; the encoder has half of it in each direction."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check_no_heads(self.attention, "pointer network")
+
+    def build(self, source_size: int, target_size: int, *, shared: bool, max_length: int) -> Any:
+        # source and target have one vocabulary
+        return ModelOptions.build(self, source_size)
+
+
 def _positions(max_length: int) -> int:
     """The number of learned positions: beyond all training pairs, as lines to translate may be longer."""
     return 2 * max_length + 2

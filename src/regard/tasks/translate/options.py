@@ -21,6 +21,7 @@ from regard.tasks.translate.model_options import (
     SCORED,
     ConvOptions,
     NTMOptions,
+    PointerOptions,
     Seq2SeqOptions,
     TransformerOptions,
     TranslatorOptions,
@@ -41,8 +42,14 @@ _SMALL = {
 }
 # a memory that copies all lengths of training exactly may not yet be sure of longer ones
 _COPIES = {**_SMALL, "metric": "nll"}
+_NUMBERS = {**_SMALL, "tokens": "words", "width": 128}
 # the sizes of data sets that are generated in any size, by data set
-_SIZES = {"copy": {"longest": 20}, "repeat-copy": {"longest": 10, "repeats": 5}}
+_SIZES = {
+    "copy": {"longest": 20},
+    "repeat-copy": {"longest": 10, "repeats": 5},
+    "sort": {"longest": 10},
+    "hull": {"longest": 10},
+}
 
 
 @dataclass(frozen=True)
@@ -97,7 +104,8 @@ class EvaluateTranslations(CheckedOptions):
     columns: str | None = None
     """The columns of --test, as SOURCE,TARGET; if left out, those of the training."""
     length: int | None = left_open("the lengths of training", minimum=1)
-    """Of a run on copy or repeat-copy: new sequences of exactly this many letters, also of more than in training."""
+    """Of a run on copy, repeat-copy, sort or hull: new sequences of exactly this length, also of more than in
+    training."""
     repeats: int | None = left_open("the most of training")
     """With --length, of a run on repeat-copy: repeat them this many times."""
 
@@ -157,6 +165,8 @@ class Translate(TaskConfig):
         "reverse": Budget(minutes=10.0),
         "copy": Budget(minutes=10.0),
         "repeat-copy": Budget(minutes=20.0),
+        "sort": Budget(minutes=10.0),
+        "hull": Budget(minutes=10.0),
         "pronounce": Budget(minutes=30.0),
         "files": Budget(minutes=60.0),
     }
@@ -175,6 +185,8 @@ class Translate(TaskConfig):
         "reverse": _SMALL,
         "copy": {**_COPIES, **_SIZES["copy"]},
         "repeat-copy": {**_COPIES, **_SIZES["repeat-copy"]},
+        "sort": {**_NUMBERS, **_SIZES["sort"]},
+        "hull": {**_NUMBERS, **_SIZES["hull"]},
         "pronounce": {"width": 128, "hidden": 256, "dropout": 0.2, "smoothing": 0.1, "batch": 2048, "metric": "per"},
         "files": {"width": 256, "hidden": 256, "dropout": 0.2, "smoothing": 0.1, "batch": 1536, "metric": "bleu"},
     }
@@ -183,6 +195,7 @@ class Translate(TaskConfig):
         "transformer": TransformerOptions,
         "conv": ConvOptions,
         "ntm": NTMOptions,
+        "pointer": PointerOptions,
     }
     varies: ClassVar[str] = "attention"
     varies_help: ClassVar[str] = (
@@ -203,8 +216,9 @@ class Translate(TaskConfig):
     Predict: ClassVar[type] = PredictTranslations
     Serve: ClassVar[type] = ServeTexts
 
-    data: Literal["dates", "reverse", "copy", "repeat-copy", "pronounce"] | None = None
-    """An embedded data set that needs no file: dates -> ISO 8601, letters reversed or copied, words -> phonemes."""
+    data: Literal["dates", "reverse", "copy", "repeat-copy", "sort", "hull", "pronounce"] | None = None
+    """An embedded data set that needs no file: dates -> ISO 8601, letters reversed or copied, numbers sorted, points ->
+    convex hull, words -> phonemes."""
     train: tuple[Path, ...] = ()
     """Your own pairs: one .tsv file (source, tab, target), one sheet (.csv), or two text files, line by line; .gz is
     unpacked."""
@@ -215,8 +229,8 @@ class Translate(TaskConfig):
     test: tuple[Path, ...] = ()
     """Pairs that only `regard evaluate` reads; if left out, those of --valid."""
 
-    longest: int | None = left_open("20 for copy, 10 for repeat-copy", minimum=1)
-    """With --data copy or repeat-copy: sequences have 1 to this many letters."""
+    longest: int | None = left_open("20 for copy, 10 for repeat-copy, sort and hull", minimum=1)
+    """With --data copy, repeat-copy, sort or hull: sequences have at most this many letters or numbers."""
     repeats: int | None = left_open("5")
     """With --data repeat-copy: sequences are repeated 1 to this many times, at most 9."""
     tokens: Literal["bpe", "characters", "words"] | None = left_open(
@@ -230,7 +244,8 @@ class Translate(TaskConfig):
     max_length: int = at_least(1, 200)
     """Longer pairs, in tokens, are dropped from training; their number is reported."""
     model: TranslatorOptions = left_open()
-    """A recurrent encoder and decoder, a Transformer, a convolutional encoder and decoder, or a memory with heads."""
+    """A recurrent encoder and decoder, a Transformer, a convolutional encoder and decoder, a memory with heads, or
+    a pointer network, whose target is made of tokens of its source."""
     smoothing: float = share()
     """Label smoothing: the share of the target's probability that is spread over the vocabulary."""
 
@@ -267,6 +282,7 @@ class Translate(TaskConfig):
             parse_columns(self.columns)
         resolve(self, {"tokens": "bpe"} if self.dataset == "files" else {})
         resolve(self, {"shared": self.tokens == "bpe"})
+        self._check_pointer()
 
     def _check_sizes(self) -> None:
         for name in ("longest", "repeats"):
@@ -280,6 +296,20 @@ class Translate(TaskConfig):
             from regard.data.embedded.letters import check_repeats
 
             check_repeats(self.repeats)
+
+    def _check_pointer(self) -> None:
+        if self.model_name != "pointer":
+            return
+        if not self.shared:
+            raise ValueError(
+                f"shared={self.shared} has no place in model='pointer', whose target is made of tokens of its source: "
+                "they have one vocabulary; leave it out"
+            )
+        if self.smoothing:
+            raise ValueError(
+                f"smoothing={self.smoothing:g} spreads probability over the vocabulary, and model='pointer' has the "
+                "tokens of the source alone; leave it out"
+            )
 
     @property
     def sizes(self) -> dict[str, int]:

@@ -1,5 +1,6 @@
 """The task translate: its training problem, its data, its evaluation."""
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -41,6 +42,8 @@ _VALIDATED = {
     "reverse": ("exact",),
     "copy": ("exact", "symbols"),
     "repeat-copy": ("exact", "symbols"),
+    "sort": ("exact",),
+    "hull": ("exact",),
     "pronounce": ("per", "wer"),
 }
 _EVALUATED = {**_VALIDATED, "files": ("bleu", "chrf", "exact")}
@@ -163,6 +166,9 @@ class TranslateTask(Task[Translate, Translator]):
         longest = max(map(len, (*valid.source, *valid.target))) * 4 + 1
         valid_corpus, _ = Corpus.of(valid, *sides, longest, None)
         _check_positions(config, valid_corpus)
+        if config.model_name == "pointer":
+            for each in (corpus, valid_corpus):
+                _check_pointable(each, vocabularies)
         sizes = " and ".join(f"{len(side):,}" for side in sides)
         summary = f"{len(corpus):,} pairs to train on, {len(valid):,} to validate by greedy search, {sizes} tokens"
         if dropped.too_long or dropped.empty:
@@ -283,8 +289,8 @@ def evaluate(
 
 def _pairs_of_length(config: Translate, length: int, repeats: int | None) -> tuple[Pairs, str]:
     """New pairs of one length, and their name."""
-    of_length = None if config.dataset == "files" else EMBEDDED[config.dataset].of_length
-    if of_length is None:
+    data = EMBEDDED.get(config.dataset)
+    if data is None or data.of_length is None:
         sized = " and ".join(name for name, data in EMBEDDED.items() if data.of_length is not None)
         raise ValueError(
             f"--length {length} is for runs on {sized}, and this one is on {config.dataset_label}; leave it out, or "
@@ -304,7 +310,8 @@ def _pairs_of_length(config: Translate, length: int, repeats: int | None) -> tup
     splits = read(config)
     known = {line for part in (splits.train, splits.valid, splits.test) for line in part.source}
     times = "" if repeats is None else f", {repeats} times"
-    return of_length(config.seed, _OF_LENGTH, length, known, **sizes), f"new sequences of {length} letters{times}"
+    pairs = data.of_length(config.seed, _OF_LENGTH, length, known, **sizes)
+    return pairs, f"new sequences of {length} {data.symbols}{times}"
 
 
 def read(config: Translate) -> Splits:
@@ -340,6 +347,22 @@ def _check_positions(config: Translate, valid: Corpus) -> None:
             f"positions='learned' knows {positions} positions at max_length={config.max_length}, a line to validate on "
             f"has {longest} tokens; raise max_length to {longest // 2}, drop the line, or choose positions='sinusoidal'"
         )
+
+
+def _check_pointable(corpus: Corpus, vocabularies: Vocabularies) -> None:
+    """Raises before training if a target has a token more often than its source."""
+    for n in range(len(corpus)):
+        missing = Counter(corpus.target[n].tolist()) - Counter(corpus.source[n].tolist())
+        if missing:
+            source, target = (
+                side.decode(line[n].tolist())
+                for side, line in ((vocabularies.source, corpus.source), (vocabularies.target, corpus.target))
+            )
+            piece = vocabularies.target.pieces(missing)[0]
+            raise ValueError(
+                f"model='pointer' points at tokens of the source, each once, and the target {target!r} has {piece!r} more "
+                f"often than its source {source!r}; take model='seq2seq', or other tokens"
+            )
 
 
 def _batch_loss(model: EncoderDecoder, batch: PairBatch, smoothing: float) -> TokenLoss:
