@@ -3,7 +3,8 @@
 A FILE is a name below docs/images, such as masks.png or claims/order.svg; without one, all are drawn. Pictures of
 mechanisms and gates train tiny models (seconds each), those of guides run the examples of their guide (about a minute
 each), those of claims read benchmarks/results. The others train a run into --runs, which is resumed or used again:
-dates.png and serve.png (2 CPU minutes), ntm-copy.png (3), arm.png (4); much longer: speech, captions, clips, digits.
+dates.png and serve.png (2 CPU minutes), pointers-sort.png (1), ntm-copy.png (3), arm.png (4); much longer: speech,
+captions, clips, digits.
 A picture whose text is cut off, or smaller than 7 points on a page, ends the command. --list prints every file with its
 source.
 """
@@ -163,6 +164,12 @@ def copied_letters(places: Places) -> None:
     regard(places, "predict", "copy", "abracadabra", "--picture", str(places.out.resolve() / "ntm-copy.png"))
 
 
+def sorted_numbers(places: Places) -> None:
+    trained(places, "sort", "translate", "--model", "pointer", "--data", "sort", "--steps", "1000")
+    out = str(places.out.resolve() / "pointers-sort.png")
+    regard(places, "predict", "sort", "37 4 91 15 62 8 77 50 23 99", "--picture", out)
+
+
 def arm(places: Places) -> None:
     trained(places, "arm", "agent", "--env", "arm", "--minutes", "4")
     regard(places, "watch", "arm", "3", "--picture", str(places.out.resolve() / "arm.png"))
@@ -214,6 +221,7 @@ def _catalogue() -> dict[str, Source]:
     add(["chat.png"], "the run of docs/guides/respond.md", chat)
     add(["arm.png"], "regard train agent --env arm", arm)
     add(["ntm-copy.png"], "regard train translate --model ntm --data copy", copied_letters)
+    add(["pointers-sort.png"], "regard train translate --model pointer --data sort", sorted_numbers)
     add(["saliency-scene.png"], "regard train caption", salient_scene)
     for name, text in ELSEWHERE.items():
         add([name], text, None)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from regard import MECHANISMS, Attention
-from regard.models import NTM, ConvSeq2Seq, Seq2Seq, Transformer
+from regard.models import NTM, ConvSeq2Seq, PointerNetwork, Seq2Seq, Transformer
 from regard.models.encoder_decoder import EncoderDecoder
 
 # sizes that share no factor: a swapped axis must fail
@@ -38,6 +38,11 @@ def conv(**choices: Any) -> Make:
 def ntm(**choices: Any) -> Make:
     sizes = {"width": 6, "hidden": 10, "locations": 11, "memory_width": 5, "dropout": 0.0}
     return functools.partial(NTM, SOURCE, TARGET, **{**sizes, **choices})
+
+
+def pointer(**choices: Any) -> Make:
+    # source and target have one vocabulary
+    return functools.partial(PointerNetwork, TARGET, **{"width": 6, "hidden": 10, "dropout": 0.0, **choices})
 
 
 SEQ2SEQ: dict[str, Make] = {
@@ -84,7 +89,12 @@ NTMS: dict[str, Make] = {
     "ntm, many heads": ntm(read_heads=3, write_heads=2, reach=2, layers=2),
     "ntm, token before": ntm(decoder_input="previous"),
 }
-ALL: dict[str, Make] = {**SEQ2SEQ, **TRANSFORMERS, **CONV, **NTMS}
+POINTERS: dict[str, Make] = {
+    "pointer": pointer(),
+    "pointer, lstm, 2 layers": pointer(cell="lstm", layers=2),
+    "pointer, window": pointer(attention="window"),
+}
+ALL: dict[str, Make] = {**SEQ2SEQ, **TRANSFORMERS, **CONV, **NTMS, **POINTERS}
 
 
 def built(make: Make) -> EncoderDecoder:

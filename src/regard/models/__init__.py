@@ -39,6 +39,7 @@ from regard.models.sagan import SelfAttentionGAN as SelfAttentionGAN
 from regard.models.self_attentive import SelfAttentive as SelfAttentive
 from regard.models.seq2seq import Seq2Seq as Seq2Seq
 from regard.models.show_attend_tell.model import ShowAttendTell as ShowAttendTell
+from regard.models.spatial_transformer import SpatialTransformerNetwork as SpatialTransformerNetwork
 from regard.models.tagger import (
     RecurrentTagger as RecurrentTagger,
     TransformerTagger as TransformerTagger,
@@ -52,9 +53,7 @@ from regard.models.transformer import Transformer as Transformer
 from regard.models.transformer_xl import TransformerXL as TransformerXL
 from regard.models.vit import ViT as ViT, ViTClassifier as ViTClassifier
 
-TRANSLATORS: dict[
-    str, type[Seq2Seq] | type[Transformer] | type[ConvSeq2Seq] | type[NTM] | type[PointerNetwork]
-] = {
+TRANSLATORS: dict[str, type[Seq2Seq] | type[Transformer] | type[ConvSeq2Seq] | type[NTM] | type[PointerNetwork]] = {
     "seq2seq": Seq2Seq,
     "transformer": Transformer,
     "conv": ConvSeq2Seq,
@@ -79,6 +78,7 @@ MODELS: dict[str, type[nn.Module]] = {
     "convnet": ConvNet,
     "rows": RowReader,
     "mlp": MLP,
+    "stn": SpatialTransformerNetwork,
     "clip-attention": ClipAttention,
     "clip-convnet": ClipConvNet,
     "clip-cell": ClipCell,

@@ -22,6 +22,9 @@ from regard.layers.rnn.encoder import Encoder
 from regard.layers.rnn.stack import Bridge, Stack
 from regard.models.encoder_decoder import EncoderDecoder, init_embedding
 
+# in place of a probability of zero, also in float64
+_LEAST = torch.finfo(torch.float32).tiny
+
 
 @dataclass(frozen=True, eq=False)
 class PointerState:
@@ -50,10 +53,10 @@ class PointerNetwork(EncoderDecoder):
     """p(y_t | y_<t, x) = softmax_j(v · tanh(W_1 e_j + W_2 d_t)), the weights over the positions j of the source that no
     earlier step has taken  (Vinyals et al. 2015, eq. 3).
 
-    e_j are the states of a recurrent encoder, d_t = cell(y_{t−1}, d_{t−1}) those of a decoder. A token y_{t−1} takes its
-    first position that is left; p of a token is the sum of its positions, so that p is a distribution over the one
-    vocabulary that source and target share, and zero for tokens that the source does not have. The target ends where
-    the end of the source is pointed at. `attention` is a name of MECHANISMS, or a factory like those in it, whose
+    e_j are the states of a recurrent encoder, d_t = cell(y_{t−1}, d_{t−1}) those of a decoder. A token y_{t−1} takes
+    its first position that is left; p of a token is the sum over its positions, so that p is a distribution over the
+    one vocabulary that source and target share, and zero for tokens that the source does not have. The target ends
+    where the end of the source is pointed at. `attention` is a name of MECHANISMS, or a factory like those in it, whose
     weights are the pointers.
     """
 
@@ -102,7 +105,9 @@ class PointerNetwork(EncoderDecoder):
         taken = (target.unsqueeze(2) == source.unsqueeze(1)).cumsum(1) > occurrence.unsqueeze(1)  # "b t s"
         times = torch.arange(target.shape[1], device=d.device)
         weights = self._point(d, state.memory, state.left & ~taken, times)
-        return DecoderOutput(_token_log_probs(weights, source, len(self.target.weight)), weights if need.weights else None)
+        return DecoderOutput(
+            _token_log_probs(weights, source, len(self.target.weight)), weights if need.weights else None
+        )
 
     def init_state(self, source: Tensor, lengths: Tensor, hypotheses: int = 1) -> PointerState:
         encoded = self.encoder(self.dropout(self.source(source)), lengths)
@@ -137,4 +142,4 @@ def _token_log_probs(weights: Tensor, source: Tensor, vocabulary: int) -> Tensor
     dtype = torch.promote_types(weights.dtype, torch.float32)
     zeros = weights.new_zeros(*weights.shape[:2], vocabulary, dtype=dtype)
     p = zeros.scatter_add(2, source.unsqueeze(1).expand_as(weights), weights.to(dtype))
-    return p.clamp_min(torch.finfo(dtype).tiny).log()
+    return p.clamp_min(_LEAST).log()

@@ -22,4 +22,10 @@ CASES = {
         (),
         ("a", "b"),
     ),
+    "translate+pointer": Case(
+        "--train PAIRS --tokens words --model pointer --width 6 --hidden 8 --batch 64 --valid-lines 3",
+        ("a b c", "c a"),
+        ("dot", "additive"),
+        ("a", "c a"),
+    ),
 }

@@ -58,7 +58,7 @@ def test_other_lengths_than_those_of_training(
         (
             trained,
             "--length 7",
-        ): "--length 7 is for runs on copy and repeat-copy, and this one is on pairs.tsv; leave it "
+        ): "--length 7 is for runs on copy and repeat-copy and sort and hull, and this one is on pairs.tsv; leave it "
         "out, or give pairs of that length by --test",
         (copied, "--length 7 --repeats 2"): "--repeats 2 is for runs on repeat-copy, and this one is on copy; leave it",
         (repeated, "--length 7 --repeats 4"): "--repeats 4 is more than this run has seen; give --repeats 3 at most",

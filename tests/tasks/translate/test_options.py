@@ -22,6 +22,7 @@ from regard.tasks.translate.options import (
     ConvOptions,
     EvaluateTranslations,
     NTMOptions,
+    PointerOptions,
     Seq2SeqOptions,
     TransformerOptions,
     Translate,
@@ -59,7 +60,19 @@ WRONG: list[tuple[dict[str, Any], str]] = [
         {"model": "ntm", "attention": "dot"},
         "attention='dot' has no place in model='ntm', which reads its memory; leave it out, or take model='seq2seq'",
     ),
-    ({"longest": 9}, "longest=9 belongs to data='copy' or data='repeat-copy', not to dates; leave it out"),
+    (
+        {"model": "pointer", "data": "sort", "shared": False},
+        "shared=False has no place in model='pointer', whose target is made of tokens of its source: they have one",
+    ),
+    (
+        {"model": "pointer", "data": "sort", "smoothing": 0.1},
+        "smoothing=0.1 spreads probability over the vocabulary, and model='pointer' has the tokens of the source alone",
+    ),
+    ({"model": "pointer", "attention": "dot,entmax"}, "a pointer network has no heads; name one, or take"),
+    (
+        {"longest": 9},
+        "longest=9 belongs to data='copy' or data='repeat-copy' or data='sort' or data='hull', not to dates",
+    ),
     ({"data": "copy", "repeats": 3}, "repeats=3 belongs to data='repeat-copy', not to copy; leave it out"),
     ({"data": "repeat-copy", "repeats": 10}, "repeats must be from 1 to 9, which is a digit, got 10; try repeats=5"),
 ]
@@ -87,6 +100,7 @@ def test_choices_are_those_of_the_packages_below() -> None:
     assert set(literal_choices(ConvOptions)["positions"]) == set(CONV_POSITIONS)
     assert set(literal_choices(NTMOptions)["controller"]) == set(CONTROLLERS)
     assert literal_choices(NTMOptions)["decoder_input"] == DECODER_INPUTS
+    assert set(literal_choices(PointerOptions)["cell"]) == set(CELLS)
     assert set(Translate.models) == set(TRANSLATORS)
 
 

@@ -99,6 +99,7 @@ DESCRIPTIONS = {
     "bookings": "dialogues about bookings with corrections and offers -> state or response; to track, select, respond",
     "manual": "the language manual of the Python that runs this, by topic; to model (by pydoc_data)",
     "digits": "1,797 written digits of 8 × 8 pixels -> which digit (by scikit-learn); to classify, glimpse, generate",
+    "cluttered": "these digits somewhere on 24 × 24 pixels among pieces of others -> which digit; to classify",
     "spelling": "words that synthesised voices spell in noise -> their letters; to transcribe",
     "scenes": "several of these digits in a picture -> a sentence that says what stands where; to caption",
     "directions": "clips of a moving digit -> which of eight directions (by scikit-learn); to classify clips",

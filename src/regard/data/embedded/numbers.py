@@ -1,4 +1,4 @@
-"""Distinct numbers of 0 to 99 -> the same numbers in order, or those of the points on their convex hull.  No torch here.
+"""Distinct numbers of 0 to 99 -> the same in order, or those of the points on their convex hull.  No torch here.
 
     sort   37 4 91 15   -> 4 15 37 91       from the least to the greatest
     hull   0 9 44 90    -> 0 90 9           the number 10 x + y is the point (x, y) of a grid of 10 × 10

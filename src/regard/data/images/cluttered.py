@@ -8,7 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regard.common import memory
+from regard.data.images.digit_splits import digit_images
 from regard.data.images.labelled import Images
+from regard.data.splitting import Split
+
+# the embedded data set: height and width of its canvas, pieces on it, their height and width, and scenes per digit
+CANVAS, CLUTTER, PIECE = 24, 6, 4
+SCENES: dict[Split, int] = {"train": 6, "valid": 2, "test": 4}
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,3 +77,24 @@ def compose(
             target = scene[y_target : y_target + piece, x_target : x_target + piece]
             np.maximum(target, images.pixels[other, y : y + piece, x : x + piece], out=target)
     return Scenes(Images(pixels, images.labels[index], images.classes), corners)
+
+
+def cluttered_digits(seed: int) -> tuple[Images, Images]:
+    """Scikit-learn's digits on canvases, among pieces of others of the same part: those to train on and behind them
+    those to validate on, and those to test on. No digit is in two parts.
+    """
+    train, valid, test = (_scenes_of(split, seed) for split in SCENES)
+    pixels, labels = np.concatenate([train.pixels, valid.pixels]), np.concatenate([train.labels, valid.labels])
+    return Images(pixels, labels, train.classes), test
+
+
+def num_valid_scenes(seed: int) -> int:
+    """The number of scenes to validate on."""
+    return SCENES["valid"] * len(digit_images("valid", seed))
+
+
+def _scenes_of(split: Split, seed: int) -> Images:
+    images = digit_images(split, seed)
+    index = np.tile(np.arange(len(images)), SCENES[split])
+    scenes_seed = len(SCENES) * seed + [*SCENES].index(split)
+    return compose(images, index, (CANVAS, CANVAS), clutter=CLUTTER, piece=PIECE, seed=scenes_seed).images

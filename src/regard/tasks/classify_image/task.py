@@ -124,7 +124,7 @@ class ClassifyImageTask(Task[ClassifyImage, ImageClassifier]):
         return class_evaluation(split, probabilities, classes, "images", seconds, names=IMAGE_SCORES, facts=facts)
 
     def known_features(self, predictor: ImageClassifier, count: int) -> Sequence[tuple[ImageInput, NDArray[np.bool_]]]:
-        if self.config.train is not None:
+        if self.config.dataset != "digits":
             return ()
         # the ink of a digit; the paper around it is black
         pixels = read_train_and_test(self.config)[1].pixels[:count]

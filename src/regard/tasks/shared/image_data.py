@@ -19,6 +19,7 @@ from regard.common.dataclass_json import dataclass_from_file
 from regard.common.options.checks import large_batch_warnings
 from regard.common.suggestions import known
 from regard.data.embedded.scenes import CaptionedImages
+from regard.data.images.cluttered import cluttered_digits, num_valid_scenes
 from regard.data.images.digit_splits import HELD_OUT, split_digits
 from regard.data.images.labelled import Images, digits, has_split, read_images
 from regard.data.splitting import Parts, held_out, relabel
@@ -177,6 +178,8 @@ def read_train_and_test(source: LabelledImageConfig, classes: Sequence[str] | No
 
 
 def _read_train_and_test(source: LabelledImageConfig) -> tuple[Images, Images]:
+    if source.dataset == "cluttered":
+        return cluttered_digits(source.seed)
     if source.train is None:
         return split_digits(digits(), TEST, source.seed)
     train = read_images(source.train, "train", source.size)
@@ -204,6 +207,9 @@ def _with_unseen(images: Images, classes: Sequence[str], name: object) -> Images
 
 def _train_and_valid(source: LabelledImageConfig, train: Images) -> tuple[Images, Images]:
     """The images to train on, and those to validate on: they have a folder of their own, or are held out."""
+    if source.dataset == "cluttered":
+        count = num_valid_scenes(source.seed)
+        return train[:-count], train[-count:]
     if "valid" in _parts_with_files(source):
         return train, _read_part(source, "valid", train)
     return _split(source, train, VALID)

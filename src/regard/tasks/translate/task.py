@@ -360,8 +360,8 @@ def _check_pointable(corpus: Corpus, vocabularies: Vocabularies) -> None:
             )
             piece = vocabularies.target.pieces(missing)[0]
             raise ValueError(
-                f"model='pointer' points at tokens of the source, each once, and the target {target!r} has {piece!r} more "
-                f"often than its source {source!r}; take model='seq2seq', or other tokens"
+                f"model='pointer' points at tokens of the source, each once, and the target {target!r} has {piece!r} "
+                f"more often than its source {source!r}; take model='seq2seq', or other tokens"
             )
 
 
