@@ -27,7 +27,7 @@ from regard.models.matching.deep_attention_matching import DeepAttentionMatching
 from regard.models.matching.esim import ESIM as ESIM
 from regard.models.memory.ntm import NTM as NTM
 from regard.models.mlp import MLP as MLP
-from regard.models.pointer_network import PointerNetwork as PointerNetwork
+from regard.models.pointing.pointer_network import PointerNetwork as PointerNetwork
 from regard.models.ram import RAM as RAM
 from regard.models.reading.bidaf import BiDAF as BiDAF
 from regard.models.reading.memn2n import MemN2N as MemN2N
@@ -39,7 +39,6 @@ from regard.models.sagan import SelfAttentionGAN as SelfAttentionGAN
 from regard.models.self_attentive import SelfAttentive as SelfAttentive
 from regard.models.seq2seq import Seq2Seq as Seq2Seq
 from regard.models.show_attend_tell.model import ShowAttendTell as ShowAttendTell
-from regard.models.spatial_transformer import SpatialTransformerNetwork as SpatialTransformerNetwork
 from regard.models.tagger import (
     RecurrentTagger as RecurrentTagger,
     TransformerTagger as TransformerTagger,
@@ -51,6 +50,7 @@ from regard.models.transfer.slot_tracker import EncoderSlotTracker as EncoderSlo
 from regard.models.transfer.tagger import EncoderTagger as EncoderTagger
 from regard.models.transformer import Transformer as Transformer
 from regard.models.transformer_xl import TransformerXL as TransformerXL
+from regard.models.vision.spatial_transformer import SpatialTransformerNetwork as SpatialTransformerNetwork
 from regard.models.vit import ViT as ViT, ViTClassifier as ViTClassifier
 
 TRANSLATORS: dict[str, type[Seq2Seq] | type[Transformer] | type[ConvSeq2Seq] | type[NTM] | type[PointerNetwork]] = {

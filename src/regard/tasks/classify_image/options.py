@@ -96,7 +96,7 @@ class RowReaderOptions(ImageClassifierOptions):
 class SpatialTransformerOptions(ImageClassifierOptions):
     """Residual blocks that read a crop of the image, whose place the network finds itself  (Jaderberg et al. 2015)."""
 
-    model_class: ClassVar[str] = "regard.models.spatial_transformer:SpatialTransformerNetwork"
+    model_class: ClassVar[str] = "regard.models.vision.spatial_transformer:SpatialTransformerNetwork"
 
     transform: Literal["attention", "affine"] = "attention"
     """The crop is a square of any place and size (attention), or any parallelogram (affine)."""

@@ -201,7 +201,7 @@ class NTMOptions(TranslatorOptions):
 class PointerOptions(TranslatorOptions):
     """A recurrent encoder, and a decoder that points at the tokens of the source, each at most once."""
 
-    model_class: ClassVar[str] = "regard.models.pointer_network:PointerNetwork"
+    model_class: ClassVar[str] = "regard.models.pointing.pointer_network:PointerNetwork"
     task_defaults: ClassVar[dict[str, Any]] = {"shared": True, "smoothing": 0.0, "metric": "exact"}
 
     attention: str | None = "additive"

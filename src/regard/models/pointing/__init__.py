@@ -1,0 +1,1 @@
+"""Models whose attention is their output."""

@@ -1,0 +1,1 @@
+"""Models that choose a part of an image."""
