@@ -11,6 +11,7 @@ source.
 
 import argparse
 import os
+import runpy
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -170,6 +171,11 @@ def sorted_numbers(places: Places) -> None:
     regard(places, "predict", "sort", "37 4 91 15 62 8 77 50 23 99", "--picture", out)
 
 
+def karate(places: Places) -> None:
+    example = runpy.run_path(str(ROOT / "examples/karate_club.py"))
+    example["draw"](example["train"]("gatv2", 0), places.out / "karate.png")
+
+
 def arm(places: Places) -> None:
     trained(places, "arm", "agent", "--env", "arm", "--minutes", "4")
     regard(places, "watch", "arm", "3", "--picture", str(places.out.resolve() / "arm.png"))
@@ -222,6 +228,7 @@ def _catalogue() -> dict[str, Source]:
     add(["arm.png"], "regard train agent --env arm", arm)
     add(["ntm-copy.png"], "regard train translate --model ntm --data copy", copied_letters)
     add(["pointers-sort.png"], "regard train translate --model pointer --data sort", sorted_numbers)
+    add(["karate.png"], "examples/karate_club.py", karate)
     add(["saliency-scene.png"], "regard train caption", salient_scene)
     for name, text in ELSEWHERE.items():
         add([name], text, None)

@@ -18,6 +18,7 @@ from regard.models.decoders.llama import Llama as Llama
 from regard.models.decoders.phi3 import Phi3 as Phi3
 from regard.models.decoders.qwen3 import Qwen3 as Qwen3
 from regard.models.gpt2 import GPT2 as GPT2
+from regard.models.graphs.graph_attention_network import GraphAttentionNetwork as GraphAttentionNetwork
 from regard.models.hierarchical import HierarchicalAttention as HierarchicalAttention
 from regard.models.language_model import LanguageModel
 from regard.models.listening.listen_attend_spell import ListenAttendSpell as ListenAttendSpell
@@ -97,6 +98,7 @@ MODELS: dict[str, type[nn.Module]] = {
     "window-tagger": WindowTagger,
     "encoder-classifier": EncoderClassifier,
     "encoder-tagger": EncoderTagger,
+    "graph-attention": GraphAttentionNetwork,
     "memn2n": MemN2N,
     "agent": Agent,
     "bidaf": BiDAF,

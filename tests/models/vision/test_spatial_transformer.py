@@ -105,7 +105,7 @@ def test_a_place_is_found() -> None:
     torch.set_default_dtype(torch.float32)
     torch.manual_seed(0)
     layer = SpatialTransformer(1, (4, 4), hidden=16)
-    optimizer = torch.optim.Adam(layer.parameters(), lr=0.01)
+    optimizer = torch.optim.Adam(layer.parameters(), lr=0.02)
 
     def batch() -> Tensor:
         x = torch.zeros(32, 1, 12, 12)

@@ -414,6 +414,12 @@ def test_what_is_wrong_is_told(tmp_path: Path) -> None:
         ValueError, match="train has no pair to spare for validation: of 1 lines 1 have text on both sides, and not two"
     ):
         read(Translate.of(train=(one,)))
+    one.write_text("a b c\tc a\na b a\ta a\na b\tb b\n" * 3)
+    told = (
+        "points at tokens of the source, each once, and the target 'b b' has 'b' more often than its source 'a b'; take"
+    )
+    with pytest.raises(ValueError, match=told):
+        Translate.of(train=(one,), model="pointer", tokens="words").prepare(tmp_path / "pointed")
     (tmp_path / "data" / "valid.tsv").write_text("ab\tba\nabcdefabcdef\tfed\n")
     told = "positions='learned' knows 10 positions at max_length=4, a line to .* has 13 tokens; raise max_length to 6"
     learned = Translate.of(**options, max_length=4, model="transformer", positions="learned")

@@ -14,7 +14,7 @@ from regard.models.convnet import ConvNet
 TRANSFORMS: dict[str, tuple[float, ...]] = {"attention": (1.0, 0.0, 0.0), "affine": (1.0, 0.0, 0.0, 0.0, 1.0, 0.0)}
 # channels, and cells of the last map each way, of the network that finds θ
 _CHANNELS, _CELLS = (16, 32), 6
-# θ moves this much for one of its layer: at the learning rate of the rest, a crop leaves the image before it helps
+# θ moves this much for one of its layer: at the rate of the rest, a crop jumps to a corner before it helps
 _THETA_RATE = 0.1
 
 
@@ -23,9 +23,9 @@ class SpatialTransformer(nn.Module):
     (Jaderberg et al. 2015, eq. 1 and 5).
 
     The grid (x_ij, y_ij) is regular and has `crop` = (height, width) cells; an image goes from −1 to 1, around it are
-    zeros. A_θ is any matrix ("affine"), or (s, 0, t_x; 0, s, t_y) ("attention", eq. 2); it is the identity at first. f
-    has two convolutions and a hidden layer. Every output cell reads four pixels, by weights that sum to one inside the
-    image: `regard.record` has their mean over the cells of the grid.
+    zeros. A_θ is any matrix ("affine"), or (s, 0, t_x; 0, s, t_y) ("attention", eq. 2); it is the identity at first,
+    and θ differs from that by less than 1. f has two convolutions and a hidden layer. Every output cell reads four
+    pixels, by weights that sum to one inside the image: `regard.record` has their mean over the cells of the grid.
     """
 
     identity: Tensor
@@ -49,7 +49,8 @@ class SpatialTransformer(nn.Module):
 
     def matrix(self, x: Tensor) -> Tensor:  # "b c h w" -> "b 2 3"
         """A_θ."""
-        theta = self.identity + _THETA_RATE * self.theta(self.features(x))
+        # a crop that has left the image would have no gradient and never come back
+        theta = self.identity + torch.tanh(_THETA_RATE * self.theta(self.features(x)))
         if self.transform == "affine":
             return theta.unflatten(1, (2, 3))
         scale, right, down = theta.unbind(1)

@@ -1,0 +1,1 @@
+"""Models of the nodes of a graph."""
