@@ -173,7 +173,9 @@ def sorted_numbers(places: Places) -> None:
 
 def karate(places: Places) -> None:
     example = runpy.run_path(str(ROOT / "examples/karate_club.py"))
-    example["draw"](example["train"]("gatv2", 0), places.out / "karate.png")
+    path = places.out / "karate.png"
+    example["draw"](example["train"]("gatv2", 0), path)
+    drawing.few_colours(path, 32)
 
 
 def arm(places: Places) -> None:

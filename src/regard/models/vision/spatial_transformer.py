@@ -14,8 +14,6 @@ from regard.models.convnet import ConvNet
 TRANSFORMS: dict[str, tuple[float, ...]] = {"attention": (1.0, 0.0, 0.0), "affine": (1.0, 0.0, 0.0, 0.0, 1.0, 0.0)}
 # channels, and cells of the last map each way, of the network that finds θ
 _CHANNELS, _CELLS = (16, 32), 6
-# θ moves this much for one of its layer: at the rate of the rest, a crop jumps to a corner before it helps
-_THETA_RATE = 0.1
 
 
 class SpatialTransformer(nn.Module):
@@ -50,7 +48,7 @@ class SpatialTransformer(nn.Module):
     def matrix(self, x: Tensor) -> Tensor:  # "b c h w" -> "b 2 3"
         """A_θ."""
         # a crop that has left the image would have no gradient and never come back
-        theta = self.identity + torch.tanh(_THETA_RATE * self.theta(self.features(x)))
+        theta = self.identity + torch.tanh(self.theta(self.features(x)))
         if self.transform == "affine":
             return theta.unflatten(1, (2, 3))
         scale, right, down = theta.unbind(1)
