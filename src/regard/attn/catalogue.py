@@ -26,16 +26,28 @@ from regard.attn.heads.qk_norm import L2QKNorm, LayerQKNorm, QKNorm, RMSQKNorm, 
 from regard.attn.layer import Attention
 from regard.attn.mechanisms.bidaf import AttentionFlow
 from regard.attn.mechanisms.coattention import CoAttention, DynamicCoAttention
+from regard.attn.mechanisms.cross_covariance import CrossCovariance
 from regard.attn.mechanisms.graph import GraphAttention
+from regard.attn.mechanisms.hopfield import Hopfield
 from regard.attn.mechanisms.key_value import KeyValue
 from regard.attn.mechanisms.latent import Latent
+from regard.attn.mechanisms.latents import InducedAttention, SlotAttention
 from regard.attn.mechanisms.local import Diagonal, Local
 from regard.attn.mechanisms.location_sensitive import LocationAttention
+from regard.attn.mechanisms.low_rank import Linformer, Nystrom
 from regard.attn.mechanisms.memory_hop import MemoryHop
 from regard.attn.mechanisms.monotonic import ChunkwiseSoftmax, Monotonic
+from regard.attn.mechanisms.multi_dimensional import MultiDimensional
 from regard.attn.mechanisms.native_sparse import NativeSparseAttention
 from regard.attn.mechanisms.pooling import BroadcastPool, Pool
 from regard.attn.mechanisms.set_distance import SetDistance
+from regard.attn.mechanisms.summaries import (
+    AlternatingCoAttention,
+    InteractiveCoAttention,
+    MultiGrainedCoAttention,
+    RotatoryAttention,
+)
+from regard.attn.mechanisms.word_by_word import WordByWord
 from regard.attn.multihead import MultiHead
 from regard.attn.terms.bias import (
     FIRE,
@@ -50,6 +62,7 @@ from regard.attn.terms.bias import (
 )
 from regard.attn.terms.block_masks import TopBlocks
 from regard.attn.terms.distance import Distance
+from regard.attn.terms.general import Activated, BiasedBilinear
 from regard.attn.terms.graph_score import GAT, GATv2
 from regard.attn.terms.learnable import Learnable
 from regard.attn.terms.mask import Mask
@@ -68,6 +81,7 @@ from regard.attn.terms.normalizer import (
     TopK,
     WithNullSlot,
 )
+from regard.attn.terms.random_features import RandomFeatures
 from regard.attn.terms.read import Argmax, Gumbel, Read, Sample, StraightThrough
 from regard.attn.terms.rotary import Rotary
 from regard.attn.terms.score import (
@@ -90,30 +104,42 @@ from regard.common import checks
 
 # layers of the catalogue, public in `regard.layers`
 __all__ = [
+    "AlternatingCoAttention",
     "Attention",
     "AttentionFlow",
     "ChunkwiseSoftmax",
     "CoAttention",
+    "CrossCovariance",
     "Diagonal",
     "Differential",
     "ForgetGate",
     "GraphAttention",
+    "Hopfield",
+    "InducedAttention",
+    "InteractiveCoAttention",
     "KeyValue",
     "L2QKNorm",
-    "LayerQKNorm",
     "Latent",
+    "LayerQKNorm",
+    "Linformer",
     "Local",
     "LocationAttention",
     "MemoryHop",
     "Monotonic",
+    "MultiDimensional",
+    "MultiGrainedCoAttention",
     "MultiHead",
     "NativeSparseAttention",
+    "Nystrom",
     "OutputGate",
     "Pool",
     "QKNorm",
     "RMSQKNorm",
+    "RotatoryAttention",
     "SetDistance",
+    "SlotAttention",
     "WholeRMSQKNorm",
+    "WordByWord",
 ]
 
 Factory = Callable[[int, int], nn.Module]
@@ -123,6 +149,8 @@ HEADS = 4
 WINDOW, MAX_POSITIONS = 10, 512
 # blocks of keys for texts of some dozens of tokens; papers have 512 keys per block, and many thousands of tokens
 BLOCK, BLOCKS = 8, 4
+# random directions of performer: the error falls with their root
+FEATURES = 64
 NATIVE_SPARSE = {"block": 4, "stride": 2, "size": 4, "count": 6, "window": WINDOW}
 
 
@@ -175,6 +203,8 @@ GROUPS: dict[str, dict[str, Factory]] = {
         "dot": lambda q, k: Attention(Dot(scale=1.0)),
         "scaled-dot": lambda q, k: Attention(Dot()),
         "general": _general,
+        "biased-general": lambda q, k: Attention(BiasedBilinear(q, k)),
+        "activated-general": lambda q, k: Attention(Activated(Bilinear(q, k))),
         "additive": lambda q, k: Attention(Additive(q, k, q)),
         "concat": lambda q, k: Attention(Concat(q, k, q)),
         "cosine": lambda q, k: Attention(Cosine(Learnable(10.0))),
@@ -183,6 +213,7 @@ GROUPS: dict[str, dict[str, Factory]] = {
         "trilinear": lambda q, k: Attention(Trilinear(q)),
         "soft-cap": lambda q, k: Attention(SoftCap(50.0, Bilinear(q, k))),
         "linear": lambda q, k: Attention(Kernel(), normalize=Sum()),
+        "performer": lambda q, k: Attention(Kernel(RandomFeatures(q, FEATURES)), normalize=Sum()),
         "unnormalized": lambda q, k: Attention(Dot(scale=1.0), normalize=Identity()),
         "location": lambda q, k: Attention(Location(q, MAX_POSITIONS)),
         "uniform": lambda q, k: Attention(Uniform()),
@@ -220,6 +251,7 @@ GROUPS: dict[str, dict[str, Factory]] = {
         "co-attention": lambda q, k: DynamicCoAttention(CoAttention(Bilinear(q, k))),
         "bidaf": lambda q, k: AttentionFlow(q),
         "memory-hop": lambda q, k: MemoryHop(),
+        "hopfield": lambda q, k: Hopfield(),
     },
     "heads": {
         "multi-head": _heads,

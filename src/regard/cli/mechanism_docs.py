@@ -12,6 +12,8 @@ from regard.attn.multihead import MultiHead
 # mechanisms on the page of another one; every other mechanism has a page of its own name
 _PAGES = {
     "scaled-dot": "dot",
+    "biased-general": "general",
+    "activated-general": "general",
     "concat": "additive",
     "euclid": "distance",
     "entmax-learned": "entmax",

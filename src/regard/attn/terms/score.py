@@ -425,5 +425,6 @@ class Kernel(DotScore):
     def check(self, q: Tensor | None, k: Tensor | None) -> None:
         checks.same_width(q, k, "Kernel")
 
-    def extra_repr(self) -> str:
-        return self.feature if isinstance(self.feature, str) else "custom feature map"
+    def __repr__(self) -> str:
+        feature = repr(self.feature) if isinstance(self.feature, nn.Module) else "custom feature map"
+        return f"Kernel({self.feature if isinstance(self.feature, str) else feature})"
