@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import draw_heads
+import draw_surveys
 import drawing
 import tables
 import torch
@@ -133,6 +134,7 @@ SPECIAL: dict[str, Callable[[], list[Panel]]] = {
     "differential": draw_heads.differential,
     "latent": draw_heads.latent,
     "gat": draw_heads.gat,
+    **{name: getattr(draw_surveys, name.replace("-", "_")) for name in draw_surveys.NAMES},
     "rotary": rotary,
     "alibi": lambda: biased(regard.ALiBi(4), 4, [f"head {h}: slope 2^-{2 * h + 2}" for h in range(4)]),
     "kerple": kerple,

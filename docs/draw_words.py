@@ -88,9 +88,9 @@ def gumbel() -> list[Panel]:
     return [Panel(w, title, QUERIES, KEYS) for title, w in shown.items()]
 
 
-def pooling() -> list[Panel]:
-    """The weights of one learned query that separates lines about classes from lines about numbers."""
-    index, vectors = manual()
+def topic_lines() -> tuple[Tensor, regard.Lengths, Tensor]:
+    """Lines of the manual, "n w", padded, and whether each is about classes, 0, or about numbers, 1."""
+    index, _ = manual()
     common = set(re.findall("[a-z]+", "the a an of to is are and or in it if be as for this that"))
     lines: list[tuple[Tensor, int]] = []
     for label, names in enumerate(
@@ -99,12 +99,18 @@ def pooling() -> list[Panel]:
         text = " ".join(topics[name] for name in names).lower()
         found = [[index[w] for w in re.findall("[a-z]+", s) if w in index and w not in common] for s in text.split(".")]
         lines += [(torch.tensor(ids[:12]), label) for ids in found if len(ids) >= 4]
+    ids = nn.utils.rnn.pad_sequence([ids for ids, _ in lines], batch_first=True)
+    mask = regard.Lengths(torch.tensor([len(ids) for ids, _ in lines]))
+    return ids, mask, torch.tensor([label for _, label in lines])
+
+
+def pooling() -> list[Panel]:
+    """The weights of one learned query that separates lines about classes from lines about numbers."""
+    _, vectors = manual()
+    ids, mask, labels = topic_lines()
     torch.manual_seed(0)
     pool = regard.layers.Pool(regard.Attention(regard.Additive(DIM, DIM, DIM)), DIM)
     out = nn.Linear(DIM, 2)
-    ids = nn.utils.rnn.pad_sequence([ids for ids, _ in lines], batch_first=True)
-    mask = regard.Lengths(torch.tensor([len(ids) for ids, _ in lines]))
-    labels = torch.tensor([label for _, label in lines])
     optimizer = torch.optim.AdamW([*pool.parameters(), *out.parameters()], lr=1e-2)
     for _ in range(30):
         optimizer.zero_grad()

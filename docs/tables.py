@@ -53,6 +53,13 @@ class Entry(NamedTuple):
 WRITTEN = (
     Entry("translation.md", "Translation", "Translation results", "quality, speed, resume and scaling, measured."),
     Entry("vision.md", "Images", "Vision results", "accuracy, captions and samples, measured."),
+    Entry(
+        "surveys.md",
+        "Attention",
+        "Names of the surveys",
+        "what surveys of attention name, and where it is here.",
+        order=10,
+    ),
     Entry("recorded-models.md", "Attention", "Recorded models", order=120),
     Entry("models-on-regard.md", "Attention", "transformers' models on regard", order=130),
     Entry(
@@ -234,10 +241,17 @@ def namespaces() -> Iterator[str]:
         yield row(kind, purpose, f"`regard.{space}`", listed + words)
 
 
+def survey_names() -> Iterator[str]:
+    import survey_names
+
+    return survey_names.lines({name: page.file for page in GATE_PAGES() for name in page.names})
+
+
 # the work per pair of query and key, of projected queries and keys of width d
 COSTS = {
     "unnormalized": "d products",
     "location": "one number of a table of positions",
+    "performer": "none: φ(k) vᵀ is summed once",
     "uniform": "none",
     "linear": "none: φ(k) vᵀ is summed once",
     "additive": "d tanh",
@@ -387,6 +401,7 @@ LISTS: dict[str, dict[str, Callable[[], Iterator[str]]]] = {
     "mkdocs.yml": {"pages": navigation},
     "docs/index.md": {"results": results, "guides": guides},
     "docs/gpu.md": {"devices": devices},
+    "docs/surveys.md": {"surveys": survey_names},
     "docs/applications.md": {"applications": applications, "tasks": tasks},
     "docs/guides/choose.md": {"kinds": namespaces},
     "docs/mechanisms/index.md": {

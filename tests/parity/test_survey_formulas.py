@@ -238,7 +238,8 @@ def test_random_features_are_unbiased_and_orthogonal() -> None:
             features = RandomFeatures(8, 16, orthogonal=orthogonal, generator=generator).double()
             draws.append(features(q) @ features(k).T)
         found = torch.stack(draws)
-        torch.testing.assert_close(found.mean(0), want, rtol=0.08, atol=0.0)
+        deviation = (found.mean(0) - want).abs() / (found.std(0) / len(found) ** 0.5)
+        assert deviation.max() < 4.0  # standard errors
         spreads.append(float((found - want).square().mean()))
     assert spreads[0] < spreads[1]
 
