@@ -26,28 +26,28 @@ from regard.attn.heads.qk_norm import L2QKNorm, LayerQKNorm, QKNorm, RMSQKNorm, 
 from regard.attn.layer import Attention
 from regard.attn.mechanisms.bidaf import AttentionFlow
 from regard.attn.mechanisms.coattention import CoAttention, DynamicCoAttention
-from regard.attn.mechanisms.cross_covariance import CrossCovariance
 from regard.attn.mechanisms.graph import GraphAttention
 from regard.attn.mechanisms.hopfield import Hopfield
 from regard.attn.mechanisms.key_value import KeyValue
 from regard.attn.mechanisms.latent import Latent
-from regard.attn.mechanisms.latents import InducedAttention, SlotAttention
 from regard.attn.mechanisms.local import Diagonal, Local
 from regard.attn.mechanisms.location_sensitive import LocationAttention
-from regard.attn.mechanisms.low_rank import Linformer, Nystrom
 from regard.attn.mechanisms.memory_hop import MemoryHop
+from regard.attn.mechanisms.mixed_keys.cross_covariance import CrossCovariance
+from regard.attn.mechanisms.mixed_keys.latents import InducedAttention, SlotAttention
+from regard.attn.mechanisms.mixed_keys.low_rank import Linformer, Nystrom
 from regard.attn.mechanisms.monotonic import ChunkwiseSoftmax, Monotonic
 from regard.attn.mechanisms.multi_dimensional import MultiDimensional
 from regard.attn.mechanisms.native_sparse import NativeSparseAttention
-from regard.attn.mechanisms.pooling import BroadcastPool, Pool
-from regard.attn.mechanisms.set_distance import SetDistance
-from regard.attn.mechanisms.summaries import (
+from regard.attn.mechanisms.pairs.summaries import (
     AlternatingCoAttention,
     InteractiveCoAttention,
     MultiGrainedCoAttention,
     RotatoryAttention,
 )
-from regard.attn.mechanisms.word_by_word import WordByWord
+from regard.attn.mechanisms.pairs.word_by_word import WordByWord
+from regard.attn.mechanisms.pooling import BroadcastPool, Pool
+from regard.attn.mechanisms.set_distance import SetDistance
 from regard.attn.multihead import MultiHead
 from regard.attn.terms.bias import (
     FIRE,
@@ -62,8 +62,6 @@ from regard.attn.terms.bias import (
 )
 from regard.attn.terms.block_masks import TopBlocks
 from regard.attn.terms.distance import Distance
-from regard.attn.terms.general import Activated, BiasedBilinear
-from regard.attn.terms.graph_score import GAT, GATv2
 from regard.attn.terms.learnable import Learnable
 from regard.attn.terms.mask import Mask
 from regard.attn.terms.normalizer import (
@@ -81,7 +79,6 @@ from regard.attn.terms.normalizer import (
     TopK,
     WithNullSlot,
 )
-from regard.attn.terms.random_features import RandomFeatures
 from regard.attn.terms.read import Argmax, Gumbel, Read, Sample, StraightThrough
 from regard.attn.terms.rotary import Rotary
 from regard.attn.terms.score import (
@@ -97,6 +94,9 @@ from regard.attn.terms.score import (
     Trilinear,
 )
 from regard.attn.terms.score_bias import CoPE
+from regard.attn.terms.scores.general import Activated, BiasedBilinear
+from regard.attn.terms.scores.graph_score import GAT, GATv2
+from regard.attn.terms.scores.random_features import RandomFeatures
 from regard.attn.terms.sequence_masks import Causal, Window
 from regard.attn.terms.soft_cap import SoftCap
 from regard.attn.terms.uniform import Uniform

@@ -230,7 +230,11 @@ def test_arguments_that_do_not_fit_are_refused() -> None:
     for layer in (Nystrom(2), SlotAttention(D, D)):
         with pytest.raises(TypeError, match=r"k must be a tensor for \w+, which .*, got KVCache"):
             layer(k, cache)
-    with pytest.raises(ValueError, match="weights is not available|lse is not available from SlotAttention"):
+    with pytest.raises(ValueError, match="^map is not available from MultiDimensional, .*; ask for weights"):
+        MultiDimensional(D, D, 6, D).attend(k, k, need=Need(map=True))
+    with pytest.raises(ValueError, match="^v must be None when k is a KVCache, got v .*; leave v out"):
+        regard.layers.Hopfield()(k, cache, k)
+    with pytest.raises(ValueError, match="^lse is not available from SlotAttention, .*; ask for weights"):
         SlotAttention(D, D).attend(k, k, need=Need(lse=True))
     with pytest.raises(ValueError, match="dim must split evenly over heads: 8 over 3 leaves 2; try dim=6"):
         CrossCovariance(8, 3)

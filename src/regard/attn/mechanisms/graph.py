@@ -13,7 +13,7 @@ from regard.attn.layer import Attention
 from regard.attn.multihead import over_heads
 from regard.attn.nonfinite import hide_nonfinite_inputs
 from regard.attn.terms.bias import is_score_mask
-from regard.attn.terms.graph_score import GATv2
+from regard.attn.terms.scores.graph_score import GATv2
 from regard.common import checks
 from regard.kernels.dispatch import is_autocasting
 

@@ -29,22 +29,30 @@ class Hopfield(AttentionModule):
         return self.attention.project_kv(k, v)
 
     def attend_inputs(self, inputs: AttentionInputs) -> Attended:
+        state, last = self._calls(inputs)
+        for _ in range(self.steps - 1):
+            state = state._replace(q=self.attention.attend_inputs(state).out)
+        attended = self.attention.attend_inputs(last._replace(q=state.q))
+        dtype = (inputs.k if isinstance(inputs.k, Tensor) else inputs.k.keys).dtype
+        return attended.transform(lambda t: t.to(dtype), lambda t: t.to(dtype) if t.is_floating_point() else t)
+
+    def explain_inputs(self, inputs: AttentionInputs) -> str:
+        state, last = self._calls(inputs)
+        calls = [state] * (self.steps - 1) + [last]
+        return "\n".join(f"step {n}: {self.attention.explain_inputs(call)}" for n, call in enumerate(calls, 1))
+
+    def _calls(self, inputs: AttentionInputs) -> tuple[AttentionInputs, AttentionInputs]:
+        """The attention of every step but the last, and of the last; half types would round every state."""
         q, memory = inputs.q, inputs.k
         if not isinstance(memory, KVCache):
             checks.floating("k", memory)
             checks.same_width(q, memory, "Hopfield")
             memory = self.project_kv(memory, inputs.v)
-        patterns = widen(memory.keys)  # a half type would round every state
+        elif inputs.v is not None:
+            raise ValueError(f"v must be None when k is a KVCache, got v {checks.shape(inputs.v)}; leave v out")
+        patterns = widen(memory.keys)
         state = inputs._replace(q=widen(q), k=KVCache(patterns, patterns, memory.positions), v=None, need=NOTHING)
-        for _ in range(self.steps - 1):
-            state = state._replace(q=self.attention.attend_inputs(state).out)
-        last = state._replace(k=KVCache(patterns, widen(memory.values), memory.positions), need=inputs.need)
-        attended = self.attention.attend_inputs(last)
-        dtype = memory.values.dtype
-        return attended.transform(lambda t: t.to(dtype), lambda t: t.to(dtype) if t.is_floating_point() else t)
-
-    def explain_inputs(self, inputs: AttentionInputs) -> str:
-        return self.attention.explain_inputs(inputs)
+        return state, state._replace(k=KVCache(patterns, widen(memory.values), memory.positions), need=inputs.need)
 
     def extra_repr(self) -> str:
         return f"steps={self.steps}"

@@ -79,6 +79,10 @@ class MultiDimensional(AttentionModule):
 
     def _heads(self, inputs: AttentionInputs) -> AttentionInputs:
         q, k, v = inputs.q, inputs.k, inputs.v
+        if inputs.need.map:
+            raise ValueError(
+                "map is not available from MultiDimensional, whose channels share one hidden layer; ask for weights"
+            )
         checks.floating("q", q)
         mask = over_heads(inputs.mask, q)
         if isinstance(k, KVCache):

@@ -12,7 +12,7 @@ from regard.attn.base import AttentionModule
 from regard.attn.call import Attended, AttentionCall, AttentionInputs
 from regard.attn.functional import set_rows_nan
 from regard.attn.mechanisms.explicit_weights import build_bare_call, read_by_weights
-from regard.attn.mechanisms.key_masks import allowed_keys
+from regard.attn.mechanisms.mixed_keys.key_masks import allowed_keys
 from regard.attn.terms.normalizer import Softmax
 from regard.attn.terms.read import weighted_sum
 from regard.common import checks

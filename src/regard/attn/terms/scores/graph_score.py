@@ -72,6 +72,12 @@ class GATv2(_GraphScore):
     def __init__(self, width: int, heads: int | None = None, *, slope: float = 0.2) -> None:
         super().__init__(width, heads, 1, slope)
 
+    def queries(self, q: Tensor) -> Tensor:  # "*b q d" -> "*b q 2d"
+        # beside a, so that a call restricted to some heads has theirs
+        q = widen(q)
+        return torch.cat([q, self.energy[0].to(q.dtype).expand_as(q)], dim=-1)
+
     def compare(self, queries: Tensor, keys: Tensor) -> Tensor:
-        sums = F.leaky_relu(queries.unsqueeze(-2) + keys.unsqueeze(-3), self.slope)  # (*b, q, k, d)
-        return (sums @ self.energy[0].to(sums.dtype).unsqueeze(-1)).squeeze(-1)
+        q, energy = queries.chunk(2, dim=-1)
+        sums = F.leaky_relu(q.unsqueeze(-2) + keys.unsqueeze(-3), self.slope)  # (*b, q, k, d)
+        return (sums @ energy.unsqueeze(-1)).squeeze(-1)

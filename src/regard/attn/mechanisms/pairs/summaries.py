@@ -11,10 +11,10 @@ from torch import Tensor, nn
 from regard.attn.call import NOTHING, Attended, Need
 from regard.attn.layer import Attention
 from regard.attn.mechanisms.bidaf import AttentionFlow
-from regard.attn.terms.general import Activated
 from regard.attn.terms.mask import Mask
 from regard.attn.terms.read import weighted_sum
 from regard.attn.terms.score import Additive
+from regard.attn.terms.scores.general import Activated
 from regard.attn.terms.uniform import Uniform
 from regard.common import checks
 
@@ -46,7 +46,7 @@ def _read(
     return attended.transform(lambda t: t.squeeze(-2), lambda t: t.squeeze(-1))
 
 
-class _Mean(nn.Module):
+class _TokenMean(nn.Module):
     """The mean of the tokens that a mask allows."""
 
     def __init__(self) -> None:
@@ -114,7 +114,7 @@ class InteractiveCoAttention(_Pairing):
         super().__init__()
         self.to_k = Attention(Activated.general(query_dim, key_dim))
         self.to_q = Attention(Activated.general(key_dim, query_dim))
-        self.mean = _Mean()
+        self.mean = _TokenMean()
 
     def attend(
         self,
@@ -141,7 +141,7 @@ class MultiGrainedCoAttention(_Pairing):
         super().__init__()
         self.coarse = InteractiveCoAttention(dim, dim)
         self.fine = AttentionFlow(dim)
-        self.mean = _Mean()
+        self.mean = _TokenMean()
 
     def attend(
         self,
@@ -174,7 +174,7 @@ class RotatoryAttention(nn.Module):
         super().__init__()
         names = RotatorySummary._fields
         self.reads = nn.ModuleDict({name: Attention(Activated.general(dim, dim)) for name in names})
-        self.mean = _Mean()
+        self.mean = _TokenMean()
 
     def forward(
         self,

@@ -5,7 +5,7 @@ from torch import Tensor, nn
 from regard.attn.call import NOTHING, Attended, Need
 from regard.attn.layer import Attention
 from regard.attn.mechanisms.explicit_weights import build_bare_call
-from regard.attn.mechanisms.key_masks import allowed_keys
+from regard.attn.mechanisms.mixed_keys.key_masks import allowed_keys
 from regard.attn.terms.learnable import Learnable
 from regard.attn.terms.mask import Mask
 from regard.attn.terms.score import Cosine

@@ -10,7 +10,7 @@ from regard.attn.base import AttentionModule
 from regard.attn.call import NOTHING, Attended, AttentionInputs, Need
 from regard.attn.functional import set_rows_nan
 from regard.attn.mechanisms.explicit_weights import build_bare_call, mix, no_values
-from regard.attn.mechanisms.key_masks import allowed_keys
+from regard.attn.mechanisms.mixed_keys.key_masks import allowed_keys
 from regard.attn.multihead import MultiHead
 from regard.attn.terms.mask import BooleanMask, Mask
 from regard.common import checks

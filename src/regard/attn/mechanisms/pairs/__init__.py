@@ -1,0 +1,1 @@
+"""Pairs of texts: summaries of each by the other, and a reader with a memory."""
