@@ -82,12 +82,12 @@ def multi_dimensional() -> list[Panel]:
 def hopfield() -> list[Panel]:
     torch.manual_seed(0)
     patterns = F.normalize(torch.randn(8, 24), dim=-1) * 24**0.5
-    noisy = patterns[:5] + 1.3 * torch.randn(5, 24)
+    noisy = patterns[:5] + 1.7 * torch.randn(5, 24)
     panels = []
-    for steps in (1, 2, 5):
-        got = Hopfield(steps, scale=0.3).attend(noisy, patterns, need=WEIGHTS)
+    for steps, scale in ((1, 0.3), (5, 0.3), (5, 0.1)):
+        got = Hopfield(steps, scale=scale).attend(noisy, patterns, need=WEIGHTS)
         rows, columns = [f"state {n}" for n in range(5)], [str(n) for n in range(8)]
-        panels.append(Panel(got.weights, f"{steps} step{'s' * (steps > 1)}", rows, columns))
+        panels.append(Panel(got.weights, f"β = {scale:g}, {steps} step{'s' * (steps > 1)}", rows, columns))
     return panels
 
 

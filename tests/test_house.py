@@ -93,14 +93,18 @@ def test_the_root_has_at_most_eighty_names() -> None:
     assert len(regard.__all__) == len(set(regard.__all__)) <= 80
 
 
+def _module_name(path: Path) -> str:
+    return ".".join(path.relative_to(ROOT / "src").with_suffix("").parts).removesuffix(".__init__")
+
+
 def test_namespaces_have_all_terms_of_their_kind() -> None:
     """Every public term of attn/terms, also those that the root has."""
     from regard.attn.terms.learnable import Learnable
 
     defined = {
         name
-        for path in (ROOT / "src/regard/attn/terms").glob("*.py")
-        for name in getattr(import_module(f"regard.attn.terms.{path.stem}"), "__all__", ())
+        for path in (ROOT / "src/regard/attn/terms").rglob("*.py")
+        for name in getattr(import_module(_module_name(path)), "__all__", ())
     }
     spaces = [regard.biases, regard.masks, regard.normalizers, regard.positions, regard.reads, regard.scores]
     members = [name for space in spaces for name in dir(space) if not name.startswith("_")]
