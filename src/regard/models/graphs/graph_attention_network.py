@@ -7,9 +7,9 @@ from torch import Tensor, nn
 
 from regard.attn.layer import Attention
 from regard.attn.mechanisms.graph import GraphAttention
-from regard.attn.terms.graph_score import GAT, GATv2
 from regard.attn.terms.mask import Mask
 from regard.attn.terms.score import Score
+from regard.attn.terms.scores.graph_score import GAT, GATv2
 from regard.attn.terms.uniform import Uniform
 from regard.common import checks
 from regard.layers.dropout import Dropout

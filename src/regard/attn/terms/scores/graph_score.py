@@ -22,6 +22,7 @@ class _GraphScore(Score):
         checks.positive_ints(name, width=width, **({} if heads is None else {"heads": heads}))
         checks.number("slope", slope, name, "0.2")
         self.width, self.heads, self.slope = width, heads, slope
+        self.mixes_heads = heads is not None  # one head alone would get the vector of another
         shape = (vectors, 1, width) if heads is None else (vectors, heads, 1, width)
         self.energy = nn.Parameter(torch.empty(shape).uniform_(-1.0, 1.0) * math.sqrt(3.0 / width))
 
