@@ -129,9 +129,10 @@ def test_a_failure_or_the_end_of_time_is_an_event(endpoint: GenerateEndpoint) ->
 
 def test_a_client_that_leaves_ends_the_stream(endpoint: GenerateEndpoint) -> None:
     async def act(client: httpx.AsyncClient) -> None:
-        app: Any = client._transport.app.app  # type: ignore[attr-defined]
-        (batcher,) = app.state.batchers
-        response = event_stream(batcher, read(endpoint, {"text": "a", **BODY, "stream": True}), 30)
+        (batcher,) = client._transport.app.app.batchers  # type: ignore[attr-defined]
+        response = event_stream(
+            batcher, read(endpoint, {"text": "a", **BODY, "stream": True}), "", 30, {}, lambda error: None
+        )
         assert (await anext(response.body_iterator)).startswith(b"data: ")  # type: ignore[arg-type,union-attr]
         await response.body_iterator.aclose()  # type: ignore[attr-defined]
         answer = await client.post("/v1/generate", json={"text": "a", **BODY})

@@ -122,10 +122,10 @@ def test_nothing_is_open_in_a_record() -> None:
     """Only what has no value stays null: files that are not given, and what the data decides."""
     embedded, files = Translate(), Translate.of(train=(A,), model="transformer")
     null = {name for name, value in embedded.to_json().items() if value is None}
-    assert null == {"bleu", "longest", "repeats"}, "dates are not scored by BLEU and have one size"
+    assert null == {"bleu", "columns", "longest", "repeats"}, "dates are not scored by BLEU and have one size"
     assert Translate(data="pronounce").tokens is None, "each side has tokens of its own"
     assert {name for name, value in files.to_json().items() if value is None} == {
-        *("bleu", "data", "longest", "repeats")
+        *("bleu", "columns", "data", "longest", "repeats")
     }
     assert None not in embedded.to_json()["model"].values()
     assert None not in files.to_json()["model"].values()
