@@ -296,7 +296,7 @@ class MultiHead(AttentionModule):
         """Like `explain`, of a `step`: names the kernel or the backend that runs."""
         path = native_heads.layer_path(self, x, past, mask, positions)
         # a cache without the storage of `past`, which the next step continues
-        copied = None if past is None else KVCache(past.keys, past.values, past.positions)
+        copied = None if past is None else replace(past, _store=None)
         inputs = AttentionInputs(x, self.step_cache(x, copied, mask, positions), None, mask, positions)
         return self._explain_heads(inputs, path)
 
