@@ -222,6 +222,16 @@ def test_a_mask_per_query_is_refused(name: str) -> None:
         module(*[k] * (1 if name == "cross-covariance" else 2), mask=Causal())
 
 
+def test_transformed_calls_take_masks_of_keys_and_refuse_those_per_query() -> None:
+    """Where values cannot be read, nothing is taken on trust."""
+    layer, (_, k) = built("nystrom"), inputs(B)
+    mask = Lengths(torch.tensor([7, 4, 1]))
+    _, slope = torch.func.jvp(lambda x: layer(x, x, mask=mask), (k,), (torch.ones_like(k),))
+    assert slope.isfinite().all()
+    with pytest.raises(ValueError, match="^mask must hide the same keys"):
+        torch.func.jvp(lambda x: layer(x, x, mask=torch.ones(K, K, dtype=torch.bool)), (k,), (torch.ones_like(k),))
+
+
 def test_arguments_that_do_not_fit_are_refused() -> None:
     _, k = inputs(B)
     cache = regard.Attention().project_kv(k)
