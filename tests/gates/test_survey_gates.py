@@ -359,3 +359,12 @@ def test_branches(kind: type[SelectiveKernel | SplitAttention], dims: int) -> No
         want.append(first * values[0][sample] + second * values[1][sample])
     torch.testing.assert_close(gate(x), torch.stack(want))
     assert gate.down.out_features == 32
+
+
+def test_hidden_width_of_branches() -> None:
+    """As in the authors' code: max(channels / reduction, 32), and max(radix · channels / reduction, 32)."""
+    for channels, reduction, radix in ((24, 2, 2), (96, 2, 2), (96, 4, 3)):
+        selective = SelectiveKernel(channels, reduction, kernels=radix, dims=1)
+        assert selective.down.out_features == max(channels // reduction, 32)
+        split = SplitAttention(channels, reduction, radix=radix, dims=1)
+        assert split.down.out_features == max(radix * channels // reduction, 32)

@@ -13,6 +13,8 @@ from regard.gates.base import BatchNorm, check_map, check_odd, check_only_weight
 from regard.kernels.feature_maps.compute import spatial_axes
 from regard.kernels.precision import widen
 
+_LEAST_HIDDEN = 32  # as the authors of both blocks
+
 
 class Branches(nn.Module):
     """Σ_m w_mc U_mc, w = softmax_m(A_m relu(BN(W z))), z = mean over positions of Σ_m U_m: a query per channel.
@@ -20,10 +22,9 @@ class Branches(nn.Module):
     U_m = relu(BN(conv_m x)) are the branches; the weights are "b c 1 m".
     """
 
-    def __init__(self, channels: int, branches: Sequence[nn.Module], dims: int, reduction: int, least: int) -> None:
+    def __init__(self, channels: int, branches: Sequence[nn.Module], dims: int, hidden: int) -> None:
         super().__init__()
         self.channels, self.dims = channels, dims
-        hidden = max(least, hidden_width(channels, reduction))
         self.branches = nn.ModuleList(nn.Sequential(branch, BatchNorm(channels), nn.ReLU()) for branch in branches)
         self.down, self.norm = nn.Linear(channels, hidden, bias=False), BatchNorm(hidden)
         self.up = nn.Linear(hidden, len(branches) * channels)
@@ -56,7 +57,7 @@ class SelectiveKernel(Branches):
     def __init__(self, channels: int, reduction: int = 16, *, kernels: int = 2, dims: int = 2) -> None:
         checks.positive_ints("SelectiveKernel", channels=channels, kernels=kernels)
         branches = [convolution(dims, channels, channels, 3, dilation=m, bias=False) for m in range(1, kernels + 1)]
-        super().__init__(channels, branches, dims, reduction, least=32)
+        super().__init__(channels, branches, dims, max(_LEAST_HIDDEN, hidden_width(channels, reduction)))
 
 
 class SplitAttention(Branches):
@@ -66,7 +67,7 @@ class SplitAttention(Branches):
     """
 
     def __init__(self, channels: int, reduction: int = 4, *, radix: int = 2, kernel: int = 3, dims: int = 2) -> None:
-        checks.positive_ints("SplitAttention", channels=channels, radix=radix, reduction=reduction)
+        checks.positive_ints("SplitAttention", channels=channels, radix=radix)
         kernel = check_odd(kernel, "SplitAttention")
         branches = [convolution(dims, channels, channels, kernel, bias=False) for _ in range(radix)]
-        super().__init__(channels, branches, dims, 1, least=max(32, radix * channels // reduction))
+        super().__init__(channels, branches, dims, max(_LEAST_HIDDEN, hidden_width(radix * channels, reduction)))
