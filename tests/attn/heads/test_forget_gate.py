@@ -181,3 +181,13 @@ def test_a_call_without_a_cache_sums_over_tokens_that_are_hidden() -> None:
         got = heads(x, mask=Causal() & regard.BooleanMask(seen.expand(N, N)))[:, seen]
         absent = heads(x[:, seen], mask=Causal())
         assert torch.allclose(got, absent, rtol=1e-4, atol=1e-5) == is_absent
+
+
+def test_sums_beyond_the_range_of_float16() -> None:
+    """The last tokens are more than 65,504 columns of one away from the first."""
+    heads, x = layer().half(), torch.randn(1, 300, D, generator=torch.Generator().manual_seed(0)).half()
+    with torch.no_grad():
+        heads.forget.map.bias.fill_(-800.0)
+        got = heads(x, mask=Causal())
+        want = heads.double()(x.double(), mask=Causal())
+    torch.testing.assert_close(got.double(), want, rtol=0, atol=5e-3)

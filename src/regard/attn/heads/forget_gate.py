@@ -17,6 +17,8 @@ from regard.kernels.dispatch import autocast_disabled
 _INVARIANT = (Softmax, Sparsemax, Entmax)
 # a half type holds one third of the digits of float32 or more
 _HALF_COLUMNS = 3
+# the number of the queries' columns: a power of two, which no type rounds, as great as the root of a usual width
+_POWER = 8.0
 
 
 class ForgetGate(nn.Module):
@@ -86,9 +88,10 @@ class ForgetGate(nn.Module):
             columns = past.keys[..., dim : dim + self._columns(keys.dtype)]  # −C of the past, "*b h m 1" or "*b h m 3"
             sums = -unit * columns.to(logs.dtype).sum(-1)  # C of the past, "*b h m"
             total = sums[..., -1:] + logs.cumsum(-1) if allowed is None else _sums_of_chains(logs, sums, allowed)
-        rest, parts = (-total / unit).unsqueeze(-1), []
+        rest, parts, most = (-total / unit).unsqueeze(-1), [], torch.finfo(keys.dtype).max
         for _ in range(self._columns(keys.dtype)):
-            parts.append(rest.to(keys.dtype))
+            # long texts with small gates exceed float16 in one column
+            parts.append(rest.clamp(-most, most).to(keys.dtype))
             rest = rest - parts[-1].to(rest.dtype)
         return append_columns(keys, *parts)
 
@@ -112,10 +115,6 @@ class ForgetGate(nn.Module):
 
     def __repr__(self) -> str:
         return f"ForgetGate({self.map.in_features}, {self.map.out_features})"
-
-
-# the number of the queries' columns: a power of two, which no type rounds, as great as the root of a usual width
-_POWER = 8.0
 
 
 def _width(dim: int, count: int) -> int:
