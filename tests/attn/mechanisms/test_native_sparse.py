@@ -151,6 +151,19 @@ def test_long_texts_run_in_blocks() -> None:
         )
 
 
+def test_one_sample_is_a_batch_of_one() -> None:
+    nsa, x = layer(), tokens()[:1]
+    want = nsa.attend(x, mask=Causal(), need=Need(weights=True))
+    got = nsa.attend(x[0], mask=Causal(), need=Need(weights=True))
+    torch.testing.assert_close((got.out, got.weights), (want.out[0], want.weights[0]))
+    assert nsa.explain(x[0], mask=Causal()) == nsa.explain(x, mask=Causal())
+    past, outs = None, []
+    for part in x[0].split(8):
+        out, past = nsa.step(part, past, mask=Causal())
+        outs.append(out)
+    torch.testing.assert_close(torch.cat(outs), want.out[0])
+
+
 def test_sizes_that_do_not_fit_are_refused() -> None:
     with pytest.raises(
         ValueError, match="block and size must be multiples of the stride for .* stride=3; try stride=4"

@@ -1,14 +1,16 @@
 """NativeSparseAttention: three gated reads, of compressed blocks, of selected blocks, and of a window."""
 
+import math
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.attn.base import AttentionModule
 from regard.attn.call import NOTHING, Attended, AttentionInputs, Need, Terms
-from regard.attn.functional import attend_inputs, explain_inputs
+from regard.attn.functional import attend_inputs, explain_inputs, set_projected_rows_nan
 from regard.attn.kv_cache import KVCache, check_cache
-from regard.attn.nonfinite import finite, zero_nonfinite
+from regard.attn.nonfinite import hide_nonfinite_inputs
 from regard.attn.terms.block_masks import SelectedBlocks, VisibleBlocks, check_fixed, select_blocks, visible_blocks
 from regard.attn.terms.mask import BooleanMask, Mask, as_mask
 from regard.attn.terms.position import check_pair, default_positions
@@ -58,7 +60,7 @@ class NativeSparseAttention(AttentionModule):
                 f"try dim={dim - dim % heads or heads} or give head_dim"
             )
         head_dim = dim // heads if head_dim is None else head_dim
-        checks.positive_ints("NativeSparseAttention", dim=dim, heads=heads, kv_heads=kv_heads, head_dim=head_dim)
+        checks.positive_ints("NativeSparseAttention", head_dim=head_dim)
         checks.positive_ints("NativeSparseAttention", block=block, stride=stride, size=size, count=count, window=window)
         if heads % kv_heads:
             raise ValueError(
@@ -68,7 +70,7 @@ class NativeSparseAttention(AttentionModule):
         if block % stride or size % stride:
             raise ValueError(
                 f"block and size must be multiples of the stride for NativeSparseAttention, got block={block}, "
-                f"size={size} and stride={stride}; try stride={_common_divisor(block, size)}"
+                f"size={size} and stride={stride}; try stride={math.gcd(block, size)}"
             )
         self.heads, self.kv_heads, self.head_dim = heads, kv_heads, head_dim
         self.block, self.stride, self.size, self.count, self.window = block, stride, size, count, window
@@ -109,16 +111,13 @@ class NativeSparseAttention(AttentionModule):
         check_pair(positions)
         checks.width("q", q, self.query.in_features, self)
         check_fixed("NativeSparseAttention", q.shape[-2], (k.keys if isinstance(k, KVCache) else k).shape[-2])
-        if q.ndim == 2 and isinstance(k, Tensor):  # one sample: groups of heads need an axis of samples
-            alone = self.attend_inputs(
-                inputs._replace(q=q[None], k=k[None], v=None if v is None else v[None], mask=_with_sample(mask))
-            )
-            return alone.transform(lambda t: t[0], lambda t: t[0])
+        if q.ndim == 2:
+            return self.attend_inputs(_as_samples(inputs)).transform(lambda t: t[0], lambda t: t[0])
         rows = None
         if mask is not None:
             mask = as_mask(mask).over_heads(q.ndim + 1)
-            if isinstance(k, Tensor) and values_are_readable(q) and not finite(q, k, *([] if v is None else [v])):
-                q, k, v, rows = self._zero_nonfinite(q, k, v, mask, positions)
+            if isinstance(k, Tensor):
+                q, k, v, rows = hide_nonfinite_inputs(q, k, v, mask, positions, self.heads)
         memory = k if isinstance(k, KVCache) else self.project_kv(k, v)
         i, j = default_positions(q.shape[-2], len(memory), q.device) if positions is None else positions
         gates = torch.sigmoid(self.gate(q)).unflatten(-1, (3, self.heads)).transpose(-1, -3)  # "*b h 3 q"
@@ -138,13 +137,10 @@ class NativeSparseAttention(AttentionModule):
         if need.weights:
             shape = (*queries.shape[:-1], len(memory))
             shares = sum(weights, queries.new_zeros(shape)) / gates.sum(-2).unsqueeze(-1)
-        if rows is not None:
-            out = out.masked_fill(rows.unsqueeze(-1), torch.nan)
-            shares = None if shares is None else shares.masked_fill(rows[..., None, :, None], torch.nan)
-        return Attended(out, weights=shares)
+        return set_projected_rows_nan(Attended(total, weights=shares), out, rows)
 
     def explain_inputs(self, inputs: AttentionInputs) -> str:
-        q, k, v, mask, positions, _, _ = inputs
+        q, k, v, mask, positions, _, _ = inputs if inputs.q.ndim > 2 else _as_samples(inputs)
         memory = k if isinstance(k, KVCache) else self.project_kv(k, v)
         places = default_positions(q.shape[-2], len(memory), q.device) if positions is None else positions
         queries = self.query(q).unflatten(-1, (self.heads, -1)).transpose(-2, -3)
@@ -153,23 +149,6 @@ class NativeSparseAttention(AttentionModule):
         return "\n".join(
             f"{name}: " + ("no block is complete" if read is None else explain_inputs(read, Terms(), None))
             for name, read in reads
-        )
-
-    def _zero_nonfinite(
-        self, q: Tensor, k: Tensor, v: Tensor | None, mask: Mask, positions: Positions | None
-    ) -> tuple[Tensor, Tensor, Tensor | None, Tensor]:
-        """q, k and v without NaN and inf, and the rows that see one: the projections would spread them."""
-        batch = (*torch.broadcast_shapes(q.shape[:-2], k.shape[:-2]), self.heads)
-        fitted = mask.fit(batch, q.shape[-2], k.shape[-2], q.device)
-        given = (k if v is None else v).unsqueeze(-3)
-        keys, values, rows = zero_nonfinite(k.unsqueeze(-3), given, fitted, positions, q.shape[-2], batch)
-        bad = ~torch.isfinite(q).all(-1)
-        q = q.masked_fill(bad.unsqueeze(-1), 0.0)
-        return (
-            q,
-            keys.squeeze(-3),
-            None if v is None else values.squeeze(-3),
-            bad if rows is None else bad | rows.any(-2),
         )
 
     def _reads(
@@ -257,18 +236,18 @@ class _Compression(nn.Module):
         return self.outer(F.gelu(self.hidden(blocks.flatten(-2))))
 
 
-def _with_sample(mask: Mask | Tensor | None) -> Mask | Tensor | None:
-    return mask[None] if isinstance(mask, Tensor) and mask.ndim > 2 else mask
+def _as_samples(inputs: AttentionInputs) -> AttentionInputs:
+    """The inputs of one sample with an axis of samples, which groups of heads need."""
+    q, k, v, mask, *_ = inputs
+    k = KVCache(k.keys[None], k.values[None]) if isinstance(k, KVCache) else k[None]
+    mask = mask[None] if isinstance(mask, Tensor) and mask.ndim > 2 else mask
+    return inputs._replace(q=q[None], k=k, v=None if v is None else v[None], mask=mask)
 
 
 def _per_group(t: Tensor, layer: NativeSparseAttention, axes: int) -> Tensor:  # "*b h q n" -> "*b g h/g q n"
     """With an axis for the heads of a group; a mask of all heads has one head and one group."""
     t = t.expand(*(1,) * (axes - t.ndim), *t.shape)
     return t.unsqueeze(-3) if t.shape[-3] == 1 else t.unflatten(-3, (layer.kv_heads, -1))
-
-
-def _common_divisor(a: int, b: int) -> int:
-    return a if b == 0 else _common_divisor(b, a % b)
 
 
 @torch.no_grad()
