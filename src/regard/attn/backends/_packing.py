@@ -5,7 +5,7 @@ The sizes are read once per tensor of the mask; all else is computed where the m
 
 import functools
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from weakref import ref
 
 import torch
@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from regard.attn.terms.mask import And, Mask, Not
+from regard.attn.terms.mask import Mask, Not, conjuncts
 from regard.attn.terms.sequence_masks import Causal, Documents, Lengths, Window
 
 # packings that are kept per tensor of a mask
@@ -144,11 +144,11 @@ class MaskParts(NamedTuple):
 
 def mask_parts(mask: Mask | None) -> MaskParts | None:
     """The parts of a mask; None if it has others."""
-    masks = _flat(mask)
+    masks = conjuncts(mask)
     lengths = tuple(m for m in masks if type(m) is Lengths)
     starts = tuple(m.masks[0] for m in masks if type(m) is Not and type(m.masks[0]) is Lengths)
     documents = [m for m in masks if type(m) is Documents]
-    bands = [m for m in masks if type(m) in (Causal, Window)]
+    bands = [m for m in masks if type(m) is Causal or type(m) is Window]
     is_known = len(lengths) + len(starts) + len(documents) + len(bands) == len(masks)
     has_either = bool(lengths or starts) != bool(documents)
     if not is_known or not has_either or len(documents) > 1 or len(bands) > 1:
@@ -156,12 +156,6 @@ def mask_parts(mask: Mask | None) -> MaskParts | None:
     if any(m.lengths.ndim > 1 for m in (*lengths, *starts)) or any(m.ids.ndim > 2 for m in documents):
         return None
     return MaskParts(lengths, starts, documents[0] if documents else None, bands[0] if bands else None)
-
-
-def _flat(mask: Mask | None) -> list[Any]:
-    if type(mask) is And:
-        return [part for each in mask.masks for part in _flat(each)]
-    return [mask]
 
 
 class _Kept(NamedTuple):

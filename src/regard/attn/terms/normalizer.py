@@ -241,7 +241,7 @@ class ReLU(Normalizer):
         self.power = power
 
     def weights(self, scores: Tensor, allowed: Tensor | None) -> Tensor:
-        scores = scores.to(checks.accumulate_dtype(scores.dtype))
+        scores = widen(scores)
         if allowed is None:
             count: Tensor | int = max(scores.shape[-1], 1)
         else:
@@ -270,7 +270,7 @@ class Softpick(Normalizer):
         self.eps = eps
 
     def weights(self, scores: Tensor, allowed: Tensor | None) -> Tensor:
-        scores = scores.to(checks.accumulate_dtype(scores.dtype))
+        scores = widen(scores)
         if scores.shape[-1] == 0:
             return scores
         if allowed is not None:
@@ -296,7 +296,7 @@ class StickBreaking(Normalizer):
     reads_order = True
 
     def weights(self, scores: Tensor, allowed: Tensor | None) -> Tensor:
-        scores = scores.to(checks.accumulate_dtype(scores.dtype))
+        scores = widen(scores)
         if allowed is not None:
             scores = scores.masked_fill(~allowed, 0.0)
         passed = F.logsigmoid(-scores)
