@@ -8,8 +8,8 @@ A factory takes the widths of queries and keys and returns a module with the cal
 The output is as wide as v (as k without v), with these exceptions: multi-head attention and the memory hop return the
 width of the queries, gat and gatv2 that of their heads, key-value half the width of the keys, co-attention the sum of
 both widths, bidaf four times the width of the queries. The function `width` computes it. A mechanism that compares q
-and k directly raises if their widths differ; one that reads k itself raises if v is given. All mechanisms except co-
-attention and bidaf, which need all queries together, can also run step by step: `regard.attn.stepwise`.
+and k directly raises if their widths differ; one that reads k itself raises if v is given. All mechanisms can also run
+step by step, `regard.attn.stepwise`, except co-attention, bidaf and selective, which need all queries together.
 """
 
 from collections.abc import Callable

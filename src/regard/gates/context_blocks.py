@@ -1,5 +1,7 @@
 """Blocks that add to a map what attention reads from it: one context, a few features, channels, offsets."""
 
+from abc import ABC, abstractmethod
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -15,7 +17,7 @@ from regard.gates.base import BatchNorm, check_map, check_only_weights, flat, hi
 from regard.gates.external import double_normalize
 
 
-class ContextBlock(nn.Module):
+class ContextBlock(nn.Module, ABC):
     """x + read(x): attention of one head over the positions of a map "b c *s", added to the map."""
 
     def __init__(self, channels: int) -> None:
@@ -36,17 +38,17 @@ class ContextBlock(nn.Module):
         shape = x.shape[2:] if added.shape[-1] == x.shape[2:].numel() else [1] * (x.ndim - 2)
         return attended._replace(out=x + added.unflatten(2, shape).to(x.dtype))
 
+    @abstractmethod
     def read(self, tokens: Tensor, need: Need) -> Attended:  # "b 1 n c" -> "b 1 n c" or "b 1 1 c"
-        """What is added at every position, or the same at all of them."""
-        raise NotImplementedError
+        """The vectors that are added at every position, or one for all positions."""
 
 
 class GlobalContext(ContextBlock):
     """x + γ W₂ relu(LN(W₁ Σ_j a_j x_j)), a = softmax(u · x): one query for all positions  (Cao et al. 2019, GC, eq. 5).
 
-    The non-local block whose queries, which were found to read alike, are one. γ = 0 at first, as in NonLocal; the
-    authors begin with W₂ = 0 instead. The hidden width is channels / reduction and at least four, because LN of one
-    number is zero.
+    The authors measured that all queries of a non-local block read alike, and replace them by one. γ = 0 at first, as
+    in NonLocal; the authors begin with W₂ = 0 instead. The hidden width is channels / reduction and at least four,
+    because LN of one number is zero.
     """
 
     def __init__(self, channels: int, reduction: int = 4) -> None:

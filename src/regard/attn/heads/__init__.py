@@ -1,1 +1,1 @@
-"""Parts of MultiHead: norms of queries and keys, the gate of the output."""
+"""Parts of MultiHead: norms of queries and keys, differences of maps, gates of the output, forget gates."""

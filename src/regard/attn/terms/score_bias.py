@@ -91,7 +91,7 @@ class Selective(ScoreBias):
     def behind(
         self, before: Tensor, scores: Tensor, allowed: Tensor | None, i: Tensor, j: Tensor
     ) -> Tensor:  # "*b n k", "*b h q k", bool, "*b q", "*b k" -> "*b h q k"
-        """The same of queries behind the votes of a cache; hypotheses, at one position, do not hear each other."""
+        """The same of queries behind the votes of a cache. Hypotheses share a position; none masks keys for another."""
         votes = self.votes(scores, allowed, i, j)
         is_earlier = insert_head_axes(i.unsqueeze(-1) > i.unsqueeze(-2), votes.ndim)
         return -(before.unsqueeze(-3) + is_earlier.to(votes.dtype) @ votes).expand(scores.shape)

@@ -1,4 +1,4 @@
-"""Scores of another score: SoftCap bounds them."""
+"""Functions of the scores of another score: SoftCap bounds them."""
 
 import math
 from collections.abc import Callable
