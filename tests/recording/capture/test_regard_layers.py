@@ -39,8 +39,15 @@ def test_every_mechanism_is_recorded_and_certified(name: str) -> None:
     torch.testing.assert_close(got, want, rtol=0.0, atol=0.0)
     hard = name in ("hard", "hard-argmax", "gumbel")  # in evaluation they read at the greatest weight
     assert all(one.verified and one.captured_from == ("regard, hard" if hard else "regard") for one in tape)
-    assert tape[0].name == {"pooling": "pool", "co-attention": "both"}.get(name, "")
-    assert len(tape) == {"co-attention": 2, "bidaf": 2, "nsa": 3}.get(name, 1)
+    inner = {
+        "pooling": "pool",
+        "co-attention": "both",
+        "gat": "attention",
+        "gatv2": "attention",
+        "hopfield": "attention",
+    }
+    assert tape[0].name == inner.get(name, "")
+    assert len(tape) == {"co-attention": 2, "bidaf": 2, "nsa": 3, "hopfield": 3}.get(name, 1)
     if name == "nsa":  # the maps of its three reads, which `asked` joins by the gates
         gates = torch.sigmoid(layer.gate(q)).unflatten(-1, (3, layer.heads)).permute(2, 0, 3, 1).unsqueeze(-1)
         compressed, selected, window = (one.weights.dense() for one in tape)
