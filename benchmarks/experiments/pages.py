@@ -37,6 +37,7 @@ CPU minutes are the CPU time of a training with its validations. A missed target
             "digits",
             "channels",
             "channels_mnist",
+            "gates_mnist",
             "mnist",
             "mlp",
             "digits_module",
