@@ -32,7 +32,7 @@ Q, K, D, E, H = 5, 7, 4, 6, 3
 
 
 @pytest.fixture(autouse=True)
-def _float64() -> None:
+def _seed() -> None:
     torch.manual_seed(0)
 
 
@@ -259,10 +259,24 @@ def test_errors_fall_with_features_and_landmarks(name: str) -> None:
     assert name == "performer" or errors[2] < 1e-8  # every key is a landmark
 
 
-def test_large_keys_stay_finite() -> None:
-    x = torch.randn(5, 256) * 40
-    score = Kernel(RandomFeatures(256, 32))
-    assert regard.attention(x, x, score=score, normalize=regard.normalizers.Sum()).isfinite().all()
+def random_feature_attention(x: Tensor, features: RandomFeatures) -> Tensor:
+    return regard.attention(x, x, score=Kernel(features), normalize=regard.normalizers.Sum())
+
+
+@for_each("width", [16, 128, 256, 512])
+def test_random_features_of_every_width_have_the_digits_of_float32(width: int) -> None:
+    x, features = torch.randn(5, width), RandomFeatures(width, 32)
+    got = random_feature_attention(x, features)
+    torch.testing.assert_close(got.double(), random_feature_attention(x.double(), features), rtol=1e-3, atol=1e-3)
+
+
+def test_keys_along_a_direction_stay_finite() -> None:
+    """Their exponents are ‖w‖²/2, far more than float32 takes."""
+    features = RandomFeatures(512, 32)
+    x = features.directions[:5] * 512**0.25
+    got = random_feature_attention(x, features)
+    assert got.isfinite().all()
+    assert got.any(-1).all()
 
 
 def test_nystrom_is_that_of_transformers() -> None:

@@ -10,7 +10,7 @@ from regard.kernels.precision import widen
 
 __all__ = ["RandomFeatures"]
 
-# exponents above this are moved down together, so that sums of features stay finite in float32
+# the greatest exponent of a feature: products of two and their sums stay finite in float32
 _GREATEST_EXPONENT = 40.0
 
 
@@ -18,7 +18,9 @@ class RandomFeatures(nn.Module):
     """φ(x)_r = exp(w_r·x′ − ‖x′‖²/2) / √m, x′ = x d^(−¼): E φ(q)·φ(k) = exp(q·k/√d)  (Choromanski et al. 2021, FAVOR+).
 
     `features` is m. With `orthogonal` the vectors w of every block of d are orthogonal, with the lengths of Gaussian
-    ones, which lowers the variance. `generator` draws them; `draw` replaces them. They are a buffer.
+    ones, which lowers the variance. `generator` draws them; `draw` replaces them. They are a buffer. The variance grows
+    with e^(‖x‖²/√d), and from about ‖x‖² = 300 √d on the features of a row are zero in float32: normalize long queries
+    and keys first.
 
         Attention(Kernel(RandomFeatures(64, 256)), normalize=Sum())
     """
@@ -50,10 +52,9 @@ class RandomFeatures(nn.Module):
     def forward(self, x: Tensor) -> Tensor:  # "*b n d" -> "*b n m"
         x = widen(x) * x.shape[-1] ** -0.25
         directions = self.directions.to(x.dtype)
-        exponents = x @ directions.T - x.square().sum(-1, keepdim=True) / 2
-        # at most ‖w‖²/2, whatever x is: one constant for all rows, which cancels in the sum, bounds the features
-        greatest = directions.square().sum(-1).amax() / 2
-        return torch.exp(exponents - (greatest - _GREATEST_EXPONENT).clamp_min(0.0)) / math.sqrt(len(directions))
+        # only an x along a direction w has an exponent near its bound, ‖w‖²/2
+        exponents = (x @ directions.T - x.square().sum(-1, keepdim=True) / 2).clamp_max(_GREATEST_EXPONENT)
+        return torch.exp(exponents) / math.sqrt(len(directions))
 
     def extra_repr(self) -> str:
         return f"{self.directions.shape[1]}, {len(self.directions)}"
