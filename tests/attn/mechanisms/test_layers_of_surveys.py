@@ -246,6 +246,9 @@ def test_arguments_that_do_not_fit_are_refused() -> None:
         regard.layers.Hopfield()(k, cache, k)
     with pytest.raises(ValueError, match="^lse is not available from SlotAttention, .*; ask for weights"):
         SlotAttention(D, D).attend(k, k, need=Need(lse=True))
+    for layer in (Nystrom(2), Linformer(9, 2)):
+        with pytest.raises(ValueError, match=r"^entropy is not available from \w+, whose weights may be negative; ask"):
+            layer.attend(k, k, need=Need(entropy=True))
     with pytest.raises(ValueError, match="dim must split evenly over heads: 8 over 3 leaves 2; try dim=6"):
         CrossCovariance(8, 3)
     with pytest.raises(TypeError, match="score must be a Score, got .*; write score="):

@@ -33,6 +33,10 @@ class _LowRank(AttentionModule):
         q, k, v, mask, positions, need, _ = inputs
         if not isinstance(k, Tensor):
             raise TypeError(f"k must be a tensor for {type(self).__name__}, which mixes all keys, got {k!r}; pass it")
+        if need.entropy:
+            raise ValueError(
+                f"entropy is not available from {type(self).__name__}, whose weights may be negative; ask for weights"
+            )
         call, nonfinite_rows = build_bare_call(q, k, v, mask, positions)
         checks.same_width(call.q, call.keys, type(self).__name__)
         allowed = allowed_keys(call, type(self).__name__)
