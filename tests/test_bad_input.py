@@ -272,7 +272,7 @@ BAD: dict[type[Exception], dict[str, Callable[[], object]]] = {
         "x must be 6 wide … LearnedPositions(9, 6)": lambda: regard.positions.LearnedPositions(9, 6)(Q),
         "cap must be finite for SoftCap, got inf; leave SoftCap out": lambda: regard.scores.SoftCap(math.inf),
         "bias must be a number for ForgetGate, got nan": lambda: regard.layers.ForgetGate(4, 2, bias=math.nan),
-        "dim must split evenly over heads for NativeSparseAttention, got 4 over 3; try dim=3": lambda: (
+        "dim must split evenly over heads for NativeSparseAttention: 4 over 3 leaves 1; try dim=3": lambda: (
             regard.layers.NativeSparseAttention(4, 3)
         ),
         "k must be 4 wide for NativeSparseAttention, got (2, 3, 5)": lambda: regard.layers.NativeSparseAttention(

@@ -131,7 +131,8 @@ def test_half_types_are_compared_in_float32(score: GAT | GATv2) -> None:
 
 def test_arguments_that_do_not_fit_are_refused() -> None:
     for options, message in (
-        ({"dim": 7, "heads": 3}, r"dim must split evenly over heads: 7 over 3 leaves 1; try dim=6 or give head_dim"),
+        ({"dim": 7, "heads": 3}, r"dim must split .* heads for GraphAttention: 7 over 3 leaves 1; try dim=6 or give"),
+        ({"dim": 2, "heads": 3}, r"2 over 3 leaves 2; try dim=3 or give head_dim"),
         (
             {"dim": 8, "heads": 2, "key_dim": 6, "shared": True},
             r"shared projections take .* one width, got dim=8 and key_dim=6",

@@ -84,21 +84,16 @@ class MultiHead(AttentionModule):
         if forget is not None:
             checks.instance_of("forget", forget, ForgetGate, "ForgetGate(dim, heads)")
         kv_heads = heads if kv_heads is None else kv_heads
-        checks.positive_ints("MultiHead", dim=dim, heads=heads, kv_heads=kv_heads)
-        if head_dim is None and dim % heads:
-            raise ValueError(
-                f"dim must split evenly over heads: {dim} over {heads} leaves {dim % heads}; "
-                f"try dim={dim - dim % heads} or give head_dim"
-            )
+        self.head_dim = checks.head_width("MultiHead", dim, heads, head_dim)
+        checks.positive_ints("MultiHead", kv_heads=kv_heads)
         if heads % kv_heads:
             raise ValueError(
                 f"heads must be a multiple of kv_heads: {heads} over {kv_heads} leaves {heads % kv_heads}; "
                 f"try kv_heads={max(n for n in range(1, kv_heads + 1) if heads % n == 0)}"
             )
         self.heads, self.kv_heads = heads, kv_heads
-        self.head_dim = dim // heads if head_dim is None else head_dim
         self.head_value_dim = self.head_dim if head_value_dim is None else head_value_dim
-        checks.positive_ints("MultiHead", head_dim=self.head_dim, head_value_dim=self.head_value_dim)
+        checks.positive_ints("MultiHead", head_value_dim=self.head_value_dim)
         key_dim = dim if key_dim is None else key_dim
         value_dim = key_dim if value_dim is None else value_dim
         self.query = nn.Linear(dim, heads * self.head_dim, bias=bias)

@@ -95,6 +95,20 @@ def positive_ints(owner: str, **values: int) -> None:
             )
 
 
+def head_width(owner: str, dim: int, heads: int, head_dim: int | None) -> int:
+    """`head_dim`, or an even part of dim if it is None; raises if dim does not split evenly."""
+    positive_ints(owner, dim=dim, heads=heads)
+    if head_dim is not None:
+        positive_ints(owner, head_dim=head_dim)
+        return head_dim
+    if dim % heads:
+        raise ValueError(
+            f"dim must split evenly over heads for {owner}: {dim} over {heads} leaves {dim % heads}; "
+            f"try dim={dim - dim % heads or heads} or give head_dim"
+        )
+    return dim // heads
+
+
 def positive(name: str, value: float, owner: str) -> None:
     number(name, value, owner)
     if not value > 0:

@@ -46,15 +46,9 @@ class GraphAttention(AttentionModule):
         bias: bool = True,
     ) -> None:
         super().__init__()
-        checks.positive_ints("GraphAttention", dim=dim, heads=heads)
-        if head_dim is None and dim % heads:
-            raise ValueError(
-                f"dim must split evenly over heads: {dim} over {heads} leaves {dim % heads}; "
-                f"try dim={dim - dim % heads} or give head_dim"
-            )
-        head_dim = dim // heads if head_dim is None else head_dim
+        head_dim = checks.head_width("GraphAttention", dim, heads, head_dim)
         key_dim = dim if key_dim is None else key_dim
-        checks.positive_ints("GraphAttention", head_dim=head_dim, key_dim=key_dim)
+        checks.positive_ints("GraphAttention", key_dim=key_dim)
         if shared and key_dim != dim:
             raise ValueError(
                 f"shared projections take queries and keys of one width, got dim={dim} and key_dim={key_dim}; "

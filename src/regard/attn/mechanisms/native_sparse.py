@@ -52,15 +52,9 @@ class NativeSparseAttention(AttentionModule):
         window: int = 512,
     ) -> None:
         super().__init__()
+        head_dim = checks.head_width("NativeSparseAttention", dim, heads, head_dim)
         kv_heads = heads if kv_heads is None else kv_heads
-        checks.positive_ints("NativeSparseAttention", dim=dim, heads=heads, kv_heads=kv_heads)
-        if head_dim is None and dim % heads:
-            raise ValueError(
-                f"dim must split evenly over heads for NativeSparseAttention, got {dim} over {heads}; "
-                f"try dim={dim - dim % heads or heads} or give head_dim"
-            )
-        head_dim = dim // heads if head_dim is None else head_dim
-        checks.positive_ints("NativeSparseAttention", head_dim=head_dim)
+        checks.positive_ints("NativeSparseAttention", kv_heads=kv_heads)
         checks.positive_ints("NativeSparseAttention", block=block, stride=stride, size=size, count=count, window=window)
         if heads % kv_heads:
             raise ValueError(

@@ -26,7 +26,7 @@ class CrossCovariance(nn.Module):
         if dim % heads:
             raise ValueError(
                 f"dim must split evenly over heads: {dim} over {heads} leaves {dim % heads}; "
-                f"try dim={dim - dim % heads}"
+                f"try dim={dim - dim % heads or heads}"
             )
         self.heads = heads
         self.query, self.key = nn.Linear(dim, dim, bias=bias), nn.Linear(dim, dim, bias=bias)

@@ -133,8 +133,8 @@ class SlotAttention(AttentionModule):
         return shares / total.masked_fill(total == 0, 1.0)
 
     def _updated(self, slots: Tensor, means: Tensor, weights: Tensor) -> Tensor:
-        flat = self.update(means.flatten(0, -2), slots.flatten(0, -2)).view(slots.shape)
-        new = flat + self.mlp(self.norm_mlp(flat))
+        updated = self.update(means.flatten(0, -2), slots.flatten(0, -2)).view(slots.shape)
+        new = updated + self.mlp(self.norm_mlp(updated))
         has_input = weights.sum(-1, keepdim=True) > 0
         return torch.where(has_input, new, slots)
 

@@ -3,6 +3,7 @@
 A summary is a vector; the weights of an `Attended` are "*b k", one per token of the text that it summarizes.
 """
 
+from abc import ABC, abstractmethod
 from typing import NamedTuple
 
 import torch
@@ -58,7 +59,7 @@ class _TokenMean(nn.Module):
         return _read(self.attention, text.new_zeros(*text.shape[:-2], 1), text, mask, NOTHING).out
 
 
-class _Pairing(nn.Module):
+class _Pairing(nn.Module, ABC):
     """The summaries of two texts; `mask` hides tokens of k, `back` those of q, usually the Lengths of each."""
 
     def forward(
@@ -67,6 +68,7 @@ class _Pairing(nn.Module):
         summary = self.attend(q, k, mask=mask, back=back)
         return summary.of_q.out, summary.of_k.out
 
+    @abstractmethod
     def attend(
         self,
         q: Tensor,
@@ -77,7 +79,6 @@ class _Pairing(nn.Module):
         need: Need = NOTHING,
     ) -> PairSummary:
         """Like `forward`, and returns the results that `need` requests beside either summary."""
-        raise NotImplementedError
 
 
 class AlternatingCoAttention(_Pairing):
