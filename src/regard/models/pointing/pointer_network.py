@@ -117,8 +117,8 @@ class PointerNetwork(EncoderDecoder):
 
     def step(self, tokens: Tensor, state: PointerState, weights: bool = False) -> Step:  # "b n" -> "b n v"
         d, cells = self.stack.step(DistinctTokens.of(tokens, self.target), state.cells)
-        is_last = state.left & (state.source.unsqueeze(1) == tokens.unsqueeze(2))
-        left = state.left & ~(is_last & (is_last.cumsum(-1) == 1))
+        is_token = state.left & (state.source.unsqueeze(1) == tokens.unsqueeze(2))
+        left = state.left & ~(is_token & (is_token.cumsum(-1) == 1))
         times = torch.full(tokens.shape[1:], state.time, device=d.device)
         pointed = self._point(d.unflatten(0, tokens.shape), state.memory, left, times)
         log_p = _token_log_probs(pointed, state.source, len(self.target.weight))
