@@ -3,9 +3,11 @@
 from collections.abc import Callable
 
 import torch
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 import regard
 from regard import masks
+from regard.attn.terms.block_masks import check_fixed
 
 
 def masked(mask: regard.Mask, queries: int = 3, keys: int = 5) -> Callable[[], object]:
@@ -29,6 +31,9 @@ BAD: dict[type[Exception], dict[str, Callable[[], object]]] = {
         ),
         "TopBlocks compares q and k of one width": lambda: regard.attention(
             torch.zeros(2, 3, 4), torch.zeros(2, 5, 6), score=regard.Bilinear(4, 6), mask=masks.TopBlocks(2, 2)
+        ),
+        "TopBlocks selects among blocks whose number a program … got dynamic numbers … export fixed": lambda: (
+            check_fixed("TopBlocks", ShapeEnv().create_unbacked_symint())
         ),
         "summary must be at most the stride for Fixed, got 5 of 4; try": lambda: masks.Fixed(4, 5),
         "count must be at most the number of blocks … got 4 of 3 blocks of 8 in 20": lambda: masks.RandomBlocks(
