@@ -304,7 +304,7 @@ BAD: dict[type[Exception], dict[str, Callable[[], object]]] = {
         "'fuse'; did you mean 'fused'? … eager": call(backend="fuse"),
         "'additive' cannot run this: Dot … leave backend out": call(backend="additive"),
         "dim … 10 over 3 leaves 1 … dim=9": lambda: MultiHead(10, 3),
-        "multiple of kv_heads: 6 over 4 leaves 2 … kv_heads=3": lambda: MultiHead(12, 6, kv_heads=4),
+        "multiple of kv_heads for MultiHead: 6 over 4 leaves 2 … kv_heads=3": lambda: MultiHead(12, 6, kv_heads=4),
         "dim must be a whole number … MultiHead … 0": lambda: MultiHead(0, 1),
         "kv_heads must be a whole number … 0": lambda: MultiHead(8, 2, kv_heads=0),
         "attention … 4 heads, got 3": lambda: MultiHead(8, 4, attention=[Attention()] * 3),

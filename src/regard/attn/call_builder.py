@@ -72,25 +72,9 @@ def build_call(inputs: AttentionInputs, terms: Terms, read_values: bool = True) 
     if bias is not None and bias.reads_total and mask is not None and count:
         total = _keys_per_sample(mask, positions or default_positions(q.shape[-2], count, q.device), len(batch) + 2)
     q, queries, keys, v = project_tensors(q, k, v, score, bias, batch, is_cached)
-    call = AttentionCall(
-        q,
-        queries,
-        keys,
-        v,
-        score,
-        bias,
-        mask,
-        normalize,
-        read,
-        dropout,
-        need,
-        batch,
-        group,
-        total,
-        positions,
-        generator,
-        None if cache is None else cache.votes,
-    )
+    terms_and_mask, shapes = (score, bias, mask, normalize, read, dropout), (batch, group, total)
+    votes = None if cache is None else cache.votes
+    call = AttentionCall(q, queries, keys, v, *terms_and_mask, need, *shapes, positions, generator, votes)
     return call, nonfinite_rows
 
 

@@ -73,24 +73,17 @@ class MultiHead(AttentionModule):
                 f"bias says whether the projections add one, True or False, got {bias!r}; "
                 "what position adds to the scores goes into attention=Attention(bias=...)"
             )
-        if qk_norm is not None:
-            checks.instance_of("qk_norm", qk_norm, QKNorm, "RMSQKNorm(head_dim)")
-        if rotate is not None:
-            checks.instance_of("rotate", rotate, Rotary, "Rotary(head_dim)")
-        if difference is not None:
-            checks.instance_of("difference", difference, Differential, "Differential(head_dim)")
-        if gate is not None:
-            checks.instance_of("gate", gate, OutputGate, "OutputGate(dim, heads)")
-        if forget is not None:
-            checks.instance_of("forget", forget, ForgetGate, "ForgetGate(dim, heads)")
-        kv_heads = heads if kv_heads is None else kv_heads
+        for name, part, kind, example in (
+            ("qk_norm", qk_norm, QKNorm, "RMSQKNorm(head_dim)"),
+            ("rotate", rotate, Rotary, "Rotary(head_dim)"),
+            ("difference", difference, Differential, "Differential(head_dim)"),
+            ("gate", gate, OutputGate, "OutputGate(dim, heads)"),
+            ("forget", forget, ForgetGate, "ForgetGate(dim, heads)"),
+        ):
+            if part is not None:
+                checks.instance_of(name, part, kind, example)
         self.head_dim = checks.head_width("MultiHead", dim, heads, head_dim)
-        checks.positive_ints("MultiHead", kv_heads=kv_heads)
-        if heads % kv_heads:
-            raise ValueError(
-                f"heads must be a multiple of kv_heads: {heads} over {kv_heads} leaves {heads % kv_heads}; "
-                f"try kv_heads={max(n for n in range(1, kv_heads + 1) if heads % n == 0)}"
-            )
+        kv_heads = checks.key_heads("MultiHead", heads, kv_heads)
         self.heads, self.kv_heads = heads, kv_heads
         self.head_value_dim = self.head_dim if head_value_dim is None else head_value_dim
         checks.positive_ints("MultiHead", head_value_dim=self.head_value_dim)
@@ -117,21 +110,25 @@ class MultiHead(AttentionModule):
             raise ValueError(
                 f"dropout={dropout} belongs to the attention that is passed; write Attention(..., dropout={dropout})"
             )
-        if qk_norm is not None:
-            qk_norm.check(heads, kv_heads, self.head_dim)
-        if difference is not None:
-            difference.check(heads, kv_heads, self.head_dim, self.head_value_dim)
-        if gate is not None:
-            pairs = 1 if difference is None else 2
-            gate.check(dim, heads // pairs, self.head_value_dim * pairs)
-        if forget is not None:
-            forget.check(key_dim, kv_heads, self.attention)
-        if rotate is not None and rotate.dim != self.head_dim:
-            raise ValueError(
-                f"rotate must turn heads of width {self.head_dim}, got {rotate!r}; try Rotary({self.head_dim})"
-            )
+        self._check_parts()
         for linear in (self.query, self.key, self.value):
             nn.init.xavier_uniform_(linear.weight)
+
+    def _check_parts(self) -> None:
+        """Raises if a part was built for heads of another number or width."""
+        if self.qk_norm is not None:
+            self.qk_norm.check(self.heads, self.kv_heads, self.head_dim)
+        if self.difference is not None:
+            self.difference.check(self.heads, self.kv_heads, self.head_dim, self.head_value_dim)
+        if self.gate is not None:
+            pairs = 1 if self.difference is None else 2
+            self.gate.check(self.query.in_features, self.heads // pairs, self.head_value_dim * pairs)
+        if self.forget is not None:
+            self.forget.check(self.key.in_features, self.kv_heads, self.attention)
+        if self.rotate is not None and self.rotate.dim != self.head_dim:
+            raise ValueError(
+                f"rotate must turn heads of width {self.head_dim}, got {self.rotate!r}; try Rotary({self.head_dim})"
+            )
 
     @staticmethod
     def from_torch(heads: nn.MultiheadAttention) -> "MultiHead":

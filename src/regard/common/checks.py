@@ -109,6 +109,19 @@ def head_width(owner: str, dim: int, heads: int, head_dim: int | None) -> int:
     return dim // heads
 
 
+def key_heads(owner: str, heads: int, kv_heads: int | None) -> int:
+    """`kv_heads`, or as many as `heads` if it is None; raises if groups of heads would not share them evenly."""
+    if kv_heads is None:
+        return heads
+    positive_ints(owner, kv_heads=kv_heads)
+    if heads % kv_heads:
+        raise ValueError(
+            f"heads must be a multiple of kv_heads for {owner}: {heads} over {kv_heads} leaves {heads % kv_heads}; "
+            f"try kv_heads={max(n for n in range(1, kv_heads + 1) if heads % n == 0)}"
+        )
+    return kv_heads
+
+
 def positive(name: str, value: float, owner: str) -> None:
     number(name, value, owner)
     if not value > 0:

@@ -170,7 +170,7 @@ def test_sizes_that_do_not_fit_are_refused() -> None:
     ):
         layer(stride=3)
     with pytest.raises(
-        ValueError, match="heads must be a multiple of kv_heads for NativeSparse.* 4 over 3; try kv_heads=2"
+        ValueError, match="heads must be a multiple of kv_heads for NativeSparse.*: 4 over 3 leaves 1; try kv_heads=2"
     ):
         NativeSparseAttention(DIM, H, kv_heads=3)
     with pytest.raises(

@@ -53,14 +53,8 @@ class NativeSparseAttention(AttentionModule):
     ) -> None:
         super().__init__()
         head_dim = checks.head_width("NativeSparseAttention", dim, heads, head_dim)
-        kv_heads = heads if kv_heads is None else kv_heads
-        checks.positive_ints("NativeSparseAttention", kv_heads=kv_heads)
+        kv_heads = checks.key_heads("NativeSparseAttention", heads, kv_heads)
         checks.positive_ints("NativeSparseAttention", block=block, stride=stride, size=size, count=count, window=window)
-        if heads % kv_heads:
-            raise ValueError(
-                f"heads must be a multiple of kv_heads for NativeSparseAttention, got {heads} over {kv_heads}; "
-                f"try kv_heads={max(n for n in range(1, kv_heads + 1) if heads % n == 0)}"
-            )
         if block % stride or size % stride:
             raise ValueError(
                 f"block and size must be multiples of the stride for NativeSparseAttention, got block={block}, "
