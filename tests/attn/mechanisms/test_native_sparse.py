@@ -106,6 +106,23 @@ def test_no_query_sees_the_future_and_steps_are_the_whole() -> None:
     torch.testing.assert_close(halves, whole[:, 9:])
 
 
+@pytest.mark.parametrize("order", [range(N - 1, -1, -1), [7 * t % N for t in range(N)]])
+def test_no_query_sees_the_future_in_any_order_of_positions(order: list[int]) -> None:
+    """A compressed block is as late as its latest key; Causal() alone has a rule of its own for them."""
+    nsa, x, at = layer(), tokens(), torch.tensor(order)
+    got = nsa(x, mask=Causal(), positions=(at, at))
+    torch.testing.assert_close(got, nsa(x, mask=at <= at.unsqueeze(1), positions=(at, at)))
+    for t in (3, 17):
+        changed = x.masked_fill((at > t).unsqueeze(-1), 9.0)
+        late = nsa(changed, mask=Causal(), positions=(at, at))
+        torch.testing.assert_close(late[:, at <= t], got[:, at <= t], rtol=0, atol=1e-12)
+
+
+def test_no_queries_have_no_rows() -> None:
+    nsa, x = layer(), tokens()
+    assert nsa(x[:, :0], x).shape == nsa(x[:, :0], x, mask=Causal()).shape == (2, 0, DIM)
+
+
 def test_padding_is_absent_whatever_it_holds() -> None:
     nsa, x = layer(), tokens()
     got = nsa(x, mask=Causal() & Lengths([N, 14]))

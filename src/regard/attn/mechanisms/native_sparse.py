@@ -152,9 +152,9 @@ class NativeSparseAttention(AttentionModule):
         compressed = None
         if len(memory) >= self.block:
             pooled = self.compress_key(keys[0], self.stride), self.compress_value(values[0], self.stride)
-            ends = j.unfold(-1, self.block, self.stride)[..., -1]
+            ends = j.unfold(-1, self.block, self.stride).amax(-1)
             whole = self._whole_blocks(mask, positions, q.ndim)
-            # a causal mask is one of the last keys of blocks, too, and skips tiles
+            # a causal mask is one of the greatest positions of blocks, too, and skips tiles
             rule = Causal() if type(mask) is Causal else None if whole is None else BooleanMask(whole)
             compressed = AttentionInputs(q, pooled[0], pooled[1], rule, (i, ends), NOTHING)
             scores = _block_importance(self, q, pooled[0], whole, -(-len(memory) // self.size))
@@ -174,9 +174,9 @@ class NativeSparseAttention(AttentionModule):
         """Whether a query may attend to all keys of a compressed block; None: all may."""
         if mask is None:
             return None
-        if type(mask) is Causal:  # their last keys decide; the bounds of all strides would take gigabytes
+        if type(mask) is Causal:  # their greatest positions decide; the bounds of all strides would take gigabytes
             i, j = positions
-            ends = j.unfold(-1, self.block, self.stride)[..., -1]
+            ends = j.unfold(-1, self.block, self.stride).amax(-1)
             return insert_head_axes(ends.unsqueeze(-2) <= i.unsqueeze(-1), axes)
         strides = visible_blocks(positions, self.stride, mask, axes).whole
         return strides.unfold(-1, self.block // self.stride, 1).all(-1)[..., : self._count(positions[1].shape[-1])]
@@ -248,7 +248,7 @@ def _block_importance(
     grouped = q.unflatten(-3, (layer.kv_heads, -1))  # "*b g h/g q d"
     visible = None if whole is None else _per_group(whole, layer, q.ndim)
     parts = []
-    for start in range(0, q.shape[-2], _ROWS):
+    for start in range(0, max(q.shape[-2], 1), _ROWS):  # once without queries, too
         rows = slice(start, start + _ROWS)
         count = keys.shape[-2]
         if visible is not None and values_are_readable(q):  # no query of these sees the blocks behind
