@@ -67,6 +67,18 @@ def test_it_is_the_formula_and_its_steps_are_the_whole(kv_heads: int, number: in
     assert past.values.shape == (2, kv_heads, T, D)  # the cache holds no value twice
 
 
+def test_steps_hear_the_votes_of_a_selective_bias() -> None:
+    """The paired memory of a step keeps what earlier queries have masked."""
+    heads = layer(attention=regard.Attention(bias=regard.biases.Selective(HEADS)))
+    x = torch.randn(2, T, DIM, dtype=torch.float64)
+    want, past, steps = heads(x, mask=regard.Causal()), None, []
+    for t in range(T):
+        assert heads.explain_step(x[:, t : t + 1], past, mask=regard.Causal())
+        step, past = heads.step(x[:, t : t + 1], past, mask=regard.Causal())
+        steps.append(step)
+    torch.testing.assert_close(torch.cat(steps, 1), want)
+
+
 def test_without_the_second_map_it_is_plain_attention() -> None:
     """λ = 0, and the norm replaced by 1 / (1 − λ₀): plain heads of twice the values."""
     heads = layer()

@@ -55,7 +55,8 @@ class Differential(nn.Module):
                 "leave the difference out of a tensor-parallel layer"
             )
         both = torch.cat(memory.values.chunk(2, dim=-3), dim=-1)
-        return KVCache(memory.keys, torch.cat([both, both], dim=-3), memory.positions, None, memory)
+        values = torch.cat([both, both], dim=-3)
+        return KVCache(memory.keys, values, memory.positions, None, memory, votes=memory.votes)
 
     def check(self, heads: int, kv_heads: int, head_dim: int, head_value_dim: int) -> None:
         """Raises if the heads do not pair, or are of another width."""
