@@ -108,6 +108,21 @@ def test_it_is_the_layer_of_torch_geometric(name: str, join: str) -> None:
         torch.testing.assert_close(a, b)
 
 
+@for_each("dtype", [torch.uint8, torch.int8, torch.int16, torch.int32])
+def test_edges_of_narrow_integers(dtype: torch.dtype) -> None:
+    index, nodes = torch.tensor([[0, 1, 2], [1, 2, 2]]), torch.arange(3)
+    assert torch.equal(Edges(index.to(dtype)).dense(nodes, nodes), Edges(index).dense(nodes, nodes))
+
+
+def test_nan_behind_edges_of_samples() -> None:
+    layer, x = GraphAttention(6, 3), torch.randn(3, 5, 6)
+    edges = torch.rand(3, 5, 5) > 0.5
+    edges[..., 4] = False  # nobody reads the last node
+    bad = x.clone()
+    bad[1, 4] = torch.nan
+    torch.testing.assert_close(layer(bad, mask=edges)[:, :4], layer(x, mask=edges)[:, :4])
+
+
 def test_attention_is_static_in_the_first_paper_and_dynamic_in_the_second() -> None:
     """All queries of GAT agree on the best of the keys; those of GATv2 need not."""
     torch.manual_seed(4)

@@ -145,6 +145,16 @@ def test_half_types_masked_rows_and_nan() -> None:
         assert heads(bad, mask=regard.Causal())[0].isnan().all(-1).tolist() == [False] * 3 + [True] * (T - 3)
 
 
+def test_nan_behind_a_mask_of_samples() -> None:
+    """A tensor "*b q k", whose first axis is as long as that of the heads, and is not theirs."""
+    heads, x = layer(), torch.randn(HEADS, T, DIM, dtype=torch.float64)
+    mask = torch.ones(HEADS, T, T, dtype=torch.bool)
+    mask[1, :, 2:] = False
+    bad = x.clone()
+    bad[1, 5:] = torch.nan
+    torch.testing.assert_close(heads(bad, mask=mask)[1, :5], heads(x, mask=mask)[1, :5])
+
+
 def test_it_is_recorded() -> None:
     for heads in both():
         x = torch.randn(2, T, DIM, dtype=torch.float64)

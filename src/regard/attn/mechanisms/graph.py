@@ -78,7 +78,7 @@ class GraphAttention(AttentionModule):
         return KVCache(self.attention.score.keys(keys), values)
 
     def attend_inputs(self, inputs: AttentionInputs) -> Attended:  # weights are "*b h q k"
-        nan_rows, mask = None, inputs.mask
+        nan_rows, mask = None, over_heads(inputs.mask, inputs.q)
         mask = self.attention.combine_masks(mask > -torch.inf if is_score_mask(mask) else mask)
         if mask is not None and not isinstance(inputs.k, KVCache):
             self._check(inputs)

@@ -144,7 +144,7 @@ class Latent(AttentionModule):
         return f"Latent, {_FORMS[not absorbed]}: {form}\n{self.attention.explain_inputs(heads_inputs)}"
 
     def _attend(self, inputs: AttentionInputs) -> Attended:
-        nan_rows, mask = None, inputs.mask
+        nan_rows, mask = None, over_heads(inputs.mask, inputs.q)
         mask = self.attention.combine_masks(mask > -torch.inf if is_score_mask(mask) else mask)
         if mask is not None and not isinstance(inputs.k, KVCache):
             self._check(inputs)

@@ -1,5 +1,7 @@
 """Edges: the mask of a graph, whose nodes attend along its edges."""
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -11,6 +13,7 @@ from regard.kernels.dispatch import values_are_readable
 __all__ = ["Edges"]
 
 _END = torch.iinfo(torch.long).max
+_MOST_NODES = math.isqrt(_END)
 
 
 class Edges(Mask):
@@ -38,9 +41,14 @@ class Edges(Mask):
         if index.numel() and index.min() < 0:
             raise ValueError(f"index must number the nodes from 0, got {int(index.min())}; count them from 0")
         self.nodes = int(index.max()) + 1 if index.numel() else 1
+        if self.nodes > _MOST_NODES:
+            raise ValueError(
+                f"index must number the nodes below {_MOST_NODES}, as pairs of them are one number, got "
+                f"{self.nodes - 1}; number the nodes of the graph from 0 without gaps"
+            )
         source, target = index.long().unbind(0)
         # target · nodes + source of every edge, in ascending order, and a greatest number that no edge has
-        self.codes = torch.cat([torch.unique(target * self.nodes + source), index.new_full((1,), _END).long()])
+        self.codes = torch.cat([torch.unique(target * self.nodes + source), source.new_full((1,), _END)])
 
     def dense(self, i: Tensor, j: Tensor) -> Tensor:
         target, source = align(i.unsqueeze(-1), j.unsqueeze(-2))
