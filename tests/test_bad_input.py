@@ -232,7 +232,18 @@ BAD: dict[type[Exception], dict[str, Callable[[], object]]] = {
         "mask of shape (3, 4) … (2, 3, 5) … 1 fits all": call(mask=t(3, 4).bool()),
         "mask of shape (2, 1, 3, 5)": call(mask=t(2, 1, 3, 5).bool()),
         "mask is on meta … .to('cpu')": call(mask=t(3, 5, device="meta").bool()),
+        "index must number the nodes below … 5000000000; number": lambda: regard.masks.Edges(
+            torch.tensor([[0], [5_000_000_000]])
+        ),
         "left … -2 … left=2": lambda: regard.Window(-2),
+        "left must be below 2^62 … got 1000 … try None for an open side": lambda: regard.Window(10**30),
+        "angles and amplitudes must be finite for Rotary … factor=1e-300 … base=10000.0": lambda: regard.Rotary(
+            4, scaling=regard.positions.LinearScaling(1e-300)
+        ),
+        "angles … finite … base=1e-308": lambda: regard.Rotary(64, base=1e-308),
+        "angles … finite … fast=1e+308": lambda: regard.Rotary(
+            4, scaling=regard.positions.YaRNScaling(2.0, 8, fast=1e308)
+        ),
         "right … -3 … right=3": lambda: regard.Window(2, -3),
         "lengths has 9, and there are 5 keys … positions=": call(mask=regard.Lengths([9, 4]) & regard.Causal()),
         "lengths, of shape (3) … here (2); reshape it": call(mask=regard.Lengths(torch.tensor([3, 4, 5]))),
@@ -306,6 +317,7 @@ BAD: dict[type[Exception], dict[str, Callable[[], object]]] = {
         "dim … 10 over 3 leaves 1 … dim=9": lambda: MultiHead(10, 3),
         "multiple of kv_heads for MultiHead: 6 over 4 leaves 2 … kv_heads=3": lambda: MultiHead(12, 6, kv_heads=4),
         "dim must be a whole number … MultiHead … 0": lambda: MultiHead(0, 1),
+        "multiple of kv_heads … 4 over 1000000000000 … kv_heads=4": lambda: MultiHead(8, 4, kv_heads=10**12),
         "kv_heads must be a whole number … 0": lambda: MultiHead(8, 2, kv_heads=0),
         "attention … 4 heads, got 3": lambda: MultiHead(8, 4, attention=[Attention()] * 3),
         "dropout=0.1 … Attention(..., dropout=0.1)": lambda: MultiHead(8, 4, attention=Attention(), dropout=0.1),

@@ -117,7 +117,7 @@ def key_heads(owner: str, heads: int, kv_heads: int | None) -> int:
     if heads % kv_heads:
         raise ValueError(
             f"heads must be a multiple of kv_heads for {owner}: {heads} over {kv_heads} leaves {heads % kv_heads}; "
-            f"try kv_heads={max(n for n in range(1, kv_heads + 1) if heads % n == 0)}"
+            f"try kv_heads={max(n for n in range(1, min(kv_heads, heads) + 1) if heads % n == 0)}"
         )
     return kv_heads
 

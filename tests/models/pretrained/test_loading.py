@@ -385,6 +385,23 @@ BROKEN: dict[str, tuple[str, Callable[[Path], object], str]] = {
         lambda f: edit(f, rope_scaling={"rope_type": "yarn", "factor": 0.0}, rope_parameters=None),
         "the rotary positions in .*config.json make no rotation .factor must be positive for YaRNScaling",
     ),
+    "a factor whose angles overflow": (
+        "LlamaForCausalLM",
+        lambda f: edit(f, rope_parameters={"rope_type": "linear", "factor": 1e-300}),
+        "make no rotation .angles and amplitudes must be finite for Rotary",
+    ),
+    "amplitudes that overflow": (
+        "Qwen3ForCausalLM",
+        lambda f: edit(
+            f, rope_parameters={"rope_type": "yarn", "factor": 2.0, "mscale": 1e308, "mscale_all_dim": 1e-9}
+        ),
+        "make no rotation .*finite",
+    ),
+    "more key heads than can be counted": (
+        "LlamaForCausalLM",
+        lambda f: edit(f, num_key_value_heads=10**12),
+        "heads must be a multiple of kv_heads",
+    ),
     "a scaling that Phi-3 does not have": (
         "Phi3ForCausalLM",
         lambda f: edit(f, rope_parameters={"rope_type": "linear", "factor": 2.0}),

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from regard.attn.terms.position import Positions, positions_or_range
 from regard.attn.terms.rotary_scaling import Length, RotaryScaling, rotary_rates
 from regard.common import checks
-from regard.kernels.dispatch import choose_route
+from regard.kernels.dispatch import choose_route, values_are_readable
 
 __all__ = ["AxialSections", "MRoPESections", "Rotary", "RotaryAxes"]
 
@@ -128,6 +128,26 @@ def token_positions(positions: Positions | None) -> Positions | None:
     return positions if positions is None or isinstance(positions[0], Tensor) else None
 
 
+# a rate of one radian per position is the usual greatest; the product with any position must stay finite in float32
+_GREATEST_RATE, _LONGEST = 1e20, 2**31
+
+
+def _check_rates(dim: int, base: float, scaling: RotaryScaling | None) -> None:
+    """Raises if the angles or the amplitude would overflow, for short texts or for long ones."""
+    cpu, is_finite = torch.device("cpu"), scaling is None or 0 < scaling.amplitude < _GREATEST_RATE
+    try:
+        for length in (1, _LONGEST):
+            rates = rotary_rates(dim, base, cpu) if scaling is None else scaling.rates(dim, base, length, cpu)
+            is_finite = is_finite and (not values_are_readable(rates) or bool((rates.abs() < _GREATEST_RATE).all()))
+    except (ArithmeticError, ValueError):  # of logarithms and powers
+        is_finite = False
+    if not is_finite:
+        raise ValueError(
+            f"angles and amplitudes must be finite for Rotary, got base={base} and scaling={scaling}; "
+            "try base=10000.0, and factors of 1 or more"
+        )
+
+
 class Rotary(nn.Module):
     """Each pair of coordinates rotated by the angle p ω_k, so that q·k depends on i − j  (Su et al. 2021, eq. 34).
 
@@ -163,6 +183,8 @@ class Rotary(nn.Module):
         if scaling is not None:
             checks.instance_of("scaling", scaling, RotaryScaling, "YaRNScaling(4.0, 4096)")
             scaling.check(width, base)
+        if scaling is not None or base < 1:
+            _check_rates(width, base, scaling)
         if axes is not None:
             checks.instance_of("axes", axes, RotaryAxes, "AxialSections((8, 8))")
             axes.check(width, scaling)

@@ -14,6 +14,9 @@ from regard.common import checks
 __all__ = ["Causal", "Documents", "Lengths", "Prefix", "Window"]
 
 
+_NO_POSITION = 2**62
+
+
 class Window(Mask):
     """−left ≤ j − i ≤ right: the neighbourhood of the query; None leaves a side open  (Beltagy et al. 2020)."""
 
@@ -27,6 +30,8 @@ class Window(Mask):
                 raise TypeError(f"{name} must be a whole number, or None for an open side, got {side!r}; try {name}=8")
             if side is not None and side < 0:
                 raise ValueError(f"{name} must be 0 or more, or None for an open side, got {side}; try {name}={-side}")
+            if side is not None and side >= _NO_POSITION:
+                raise ValueError(f"{name} must be below 2^62, as positions are, got {side}; try None for an open side")
         self.left, self.right = left, right
 
     @property
