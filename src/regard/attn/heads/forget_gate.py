@@ -88,8 +88,11 @@ class ForgetGate(nn.Module):
             columns = past.keys[..., dim : dim + self._columns(keys.dtype)]  # −C of the past, "*b h m 1" or "*b h m 3"
             sums = -unit * columns.to(logs.dtype).sum(-1)  # C of the past, "*b h m"
             total = sums[..., -1:] + logs.cumsum(-1) if allowed is None else _sums_of_chains(logs, sums, allowed)
-        rest, parts, most = (-total / unit).unsqueeze(-1), [], torch.finfo(keys.dtype).max
-        for _ in range(self._columns(keys.dtype)):
+        rest, count, most = (-total / unit).unsqueeze(-1), self._columns(keys.dtype), torch.finfo(keys.dtype).max
+        if count == 1:
+            return append_columns(keys, rest.to(keys.dtype))
+        parts: list[Tensor] = []
+        for _ in range(count):
             # long texts with small gates exceed float16 in one column
             parts.append(rest.clamp(-most, most).to(keys.dtype))
             rest = rest - parts[-1].to(rest.dtype)

@@ -83,9 +83,10 @@ class Selective(ScoreBias):
     def of_scores(self, q: Tensor, scores: Tensor, allowed: Tensor | None, i: Tensor, j: Tensor) -> Tensor:
         checks.heads(q, self.heads, self)
         votes = self.votes(scores, allowed, i, j)
+        if votes.shape[-1] == 0:  # torch 2.6 pads no tensor without keys
+            return votes.expand(scores.shape)
         # the votes of the rows before each row: the difference of two sums would lose the digits of small ones
-        # not torch.nn.functional.pad, which refuses tensors without keys in torch 2.6
-        earlier = torch.cat([torch.zeros_like(votes[..., :1, :]), votes[..., :-1, :]], -2).cumsum(-2)
+        earlier = torch.nn.functional.pad(votes, (0, 0, 1, 0))[..., :-1, :].cumsum(-2)
         return -earlier.expand(scores.shape)
 
     def behind(

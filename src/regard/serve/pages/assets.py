@@ -12,11 +12,14 @@ from regard.viz.html.page import asset, json_block
 
 _HTML, _SCRIPT, _STYLE = "text/html; charset=utf-8", "text/javascript; charset=utf-8", "text/css; charset=utf-8"
 
+# scripts before that of the form, which calls their functions
+_SHARED_FORMS = ("form", "answer_cards")
+
 
 def files(page: PageSpec) -> dict[str, tuple[bytes, str]]:
     """The page of a task: path -> content and its type."""
     script = "".join(asset(name) for name in ("html/page.js", f"{page.view}.js"))
-    script += "".join(_asset(f"{name}.js") for name in ("form", page.form))
+    script += "".join(_asset(f"{name}.js") for name in (*_SHARED_FORMS, page.form))
     script = f'"use strict";\n(() => {{\n{script}}})();\n'
     written = _asset("page.html").format(title=html.escape(page.title), data=json_block(page.data))
     return {"/": (written.encode(), _HTML), "/page.js": (script.encode(), _SCRIPT), "/page.css": (_style(), _STYLE)}

@@ -160,7 +160,7 @@ function bar(p) {
 function probabilityRows(list) {
   return list.map(([name, p]) => make("tr", {}, make("th", { scope: "row", dir: "auto", lang: "" }, name), make("td", {}, percent(p)), bar(p)));
 }
-function probabilityTable(rows) {
-  const head = make("tr", {}, make("th", { scope: "col" }, "Class"), make("th", { scope: "col" }, "Probability"), make("td"));
+function probabilityTable(rows, title = "Class") {
+  const head = make("tr", {}, make("th", { scope: "col" }, title), make("th", { scope: "col" }, "Probability"), make("td"));
   return make("table", { class: "chances" }, make("thead", {}, head), rows);
 }

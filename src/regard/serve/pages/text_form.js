@@ -16,35 +16,11 @@ results.hidden = true;
 document.getElementById("page").append(make("h1", {}, data.title), form, results);
 if (!data.attends) results.append(make("p", { class: "note" }, "This model has no attention, so there is nothing else to see."));
 
-const isObject = (value) => typeof value === "object" && value !== null && !Array.isArray(value);
-// {name: probability, …}
-const isProbabilities = (value) => isObject(value) && Object.values(value).length > 0 && Object.values(value).every((p) => typeof p === "number" && p >= 0 && p <= 1);
-// [[{token, probability}, …], …], the candidates for each mask
-const isCandidates = (value) => Array.isArray(value) && value.length > 0 && value.every((list) => Array.isArray(list) && list.every((item) => isObject(item) && typeof item.token === "string" && typeof item.probability === "number"));
-const ordered = (value) => Object.entries(value).sort((a, b) => b[1] - a[1]);
-const written = (value) => (typeof value === "string" ? value : JSON.stringify(value));
-
-function summary(value) {
-  if (!isProbabilities(value)) return written(value);
-  const [name, p] = ordered(value)[0];
-  return `${name}, ${percent(p)}`;
-}
-
-function draw({ attention: maps, ...answer }) {
-  const fields = Object.entries(answer);
-  answerCard.replaceChildren(
-    ...fields.flatMap(([name, value]) => {
-      if (isCandidates(value)) {
-        const table = (list) => probabilityTable(make("tbody", {}, ...probabilityRows(list.map(({ token, probability }) => [token, probability]))));
-        return value.flatMap((list, n) => [make("h3", {}, value.length > 1 ? `mask ${n + 1}` : "mask"), table(list)]);
-      }
-      const shown = isProbabilities(value) ? probabilityTable(make("tbody", {}, ...probabilityRows(ordered(value)))) : make("p", { dir: "auto", lang: "" }, written(value));
-      return [make("h3", {}, name), shown];
-    }),
-  );
+function draw(words, { attention: maps, ...answer }) {
+  answerCard.replaceChildren(...answerCards(words, answer));
   results.hidden = false;
   drawMaps(maps || []);
-  outcome.textContent = fields.length ? summary(fields[0][1]) || "(nothing)" : "(nothing)";
+  outcome.textContent = answerSummary(answer);
 }
 
 let drawn = ""; // the request whose answer the page shows
@@ -62,7 +38,7 @@ function ask() {
   }
   post(form, body, (answer) => {
     drawn = body;
-    draw(answer.answers[0]);
+    draw(request.text, answer.answers[0]);
   });
 }
 
