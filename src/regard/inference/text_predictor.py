@@ -23,6 +23,7 @@ class TextPredictor(Predictor[str, Output]):
     endpoint_class = "regard.serve.text_endpoint:TextEndpoint"
     served_as: ClassVar[str]  # POST /v1/NAME
     page_title: ClassVar[str]  # {run} stands for the name of the model
+    page_example: ClassVar[str] = "The plot is thin, but the actors are a pleasure to watch."  # filled in on its page
     request_options: ClassVar[type | None] = None
     text_schema: ClassVar[Mapping[str, str]] = MappingProxyType({})  # JSON Schema of the texts that it reads
     model_noun: ClassVar[str] = "this model"  # in sentences about a model without attention
@@ -81,6 +82,7 @@ class ConversationPredictor(TextPredictor[Output]):
 
     endpoint_class = "regard.serve.chat_endpoint:ChatEndpoint"
     text_schema = MappingProxyType({"format": "dialogue"})
+    page_example = "I am looking for a cheap restaurant in the north."
 
     def example(self) -> str:
         return "a b"

@@ -81,7 +81,9 @@ class ModelRoutes:
             version = {"version": self.model.version} if self.model.version else {}
             return json_response(to_bytes({**endpoint.model_info(), **version}), self.headers)
 
-        add_files(app, {f"{prefix}{path}": file for path, file in assets.files(endpoint.page).items()})
+        add_files(
+            app, {f"{prefix}{path}": file for path, file in assets.files(endpoint.page, is_listed=bool(prefix)).items()}
+        )
         if prefix:
 
             @app.get(prefix, include_in_schema=False)

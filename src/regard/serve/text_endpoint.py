@@ -85,12 +85,22 @@ class TextEndpoint(ModelEndpoint):
             warnings.filterwarnings("ignore", message=NO_ATTENTION)
             self.attends = bool(self._attended(predictor.example(), self._options({}))["attention"])
 
+        self.example = self._readable(predictor.page_example) or predictor.example()
+
+    def _readable(self, text: str) -> str | None:
+        """The text, if this model reads it: it may be too long for a small one."""
+        try:
+            self.predictor.predict([text], self._options({}))
+        except ValueError:
+            return None
+        return text
+
     @property
     def title(self) -> str:
         return self.predictor.page_title.format(run=self.run)
 
     def page_data(self) -> dict[str, object]:
-        return {"attends": self.attends}
+        return {"attends": self.attends, "example": self.example}
 
     @property
     def schema(self) -> Schema:

@@ -111,6 +111,26 @@ def test_every_answer_has_cards(seen: Seen) -> None:
     ]  # fmt: skip
 
 
+def test_the_example_and_what_was_asked_before(seen: Seen) -> None:
+    page = seen.page
+    assert page.input_value("#text") == "a b c"  # the small model does not read the longer one
+    assert page.evaluate("getSelection().toString()") == "a b c"  # typing replaces it
+    assert not [url for url in seen.requests if "/v1/" in url]
+    for text in ("a match", "b embed", "a match", HOSTILE + " match"):
+        ask(seen, text)
+    page.locator("#history summary").click()
+    earlier = page.locator("#history li button")
+    visible = HOSTILE.replace("\u202e", "U+202E").replace("\u202c", "U+202C").replace("\x00", "␀")
+    assert earlier.all_text_contents() == [visible + " match", "a match", "b embed"]
+    check(seen, PHONE)
+    earlier.nth(2).click()
+    page.wait_for_function("document.querySelector('#history li button').textContent === 'b embed'")
+    assert page.input_value("#text") == "b embed"
+    assert page.evaluate("localStorage.length + sessionStorage.length") == 0
+    page.locator("#forget").click()
+    assert page.locator("#history:visible").count() == 0
+
+
 def test_a_text_beyond_the_limit_is_a_sentence(seen: Seen) -> None:
     seen.page.locator("#text").fill("a" * 10_000)
     seen.page.wait_for_selector("#wrong:not(:empty)")

@@ -38,7 +38,7 @@ def test_one_types_and_sees(seen: Seen) -> None:
     assert len([url for url in seen.requests if url.endswith("/v1/translate")]) == 2
     assert [page.locator(".text").nth(n).text_content() for n in (0, 1)] == ["c a b", best["text"]]
 
-    page.locator("summary").click()
+    page.locator("#results summary").click()
     rows = page.locator("tbody tr")
     rows.first.wait_for()  # the table is written when it is opened
     assert rows.count() == len(best["alignment"]["target"])
@@ -165,7 +165,7 @@ def test_a_model_without_attention(open_page: OpenPage, loaded: LoadedRun) -> No
 def test_it_fits_and_is_accessible(scheme: str, open_page: OpenPage, service: Service) -> None:
     seen = open_page(service.address, 320, 640, color_scheme=scheme)
     seen.typed("a b c d")
-    seen.page.locator("summary").click()
+    seen.page.locator("#results summary").click()
     seen.page.wait_for_selector("#results:not([hidden])")
     # the greatest weight has the colour that it has in figures
     greatest = """(canvas) => {

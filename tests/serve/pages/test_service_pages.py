@@ -81,6 +81,9 @@ def test_a_page_asks_for_the_token_once(name: str, seen: Seen) -> None:
     assert page.locator("#access").count() == 0
     assert seen.text("#wrong") == ""
     page.reload()
+    page.get_by_role("link", name="All models").click()
+    page.get_by_role("link", name=name).click()
+    page.wait_for_selector("#ask")
     if name == "reverse":
         seen.typed("a b")
         assert seen.text("#outcome") == "1 sentence translated."

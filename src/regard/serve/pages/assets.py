@@ -13,15 +13,16 @@ from regard.viz.html.page import asset, json_block
 _HTML, _SCRIPT, _STYLE = "text/html; charset=utf-8", "text/javascript; charset=utf-8", "text/css; charset=utf-8"
 
 # scripts before that of the form, which calls their functions
-_SHARED_FORMS = ("form", "answer_cards")
+_SHARED_FORMS = ("form", "answer_cards", "history")
 
 
-def files(page: PageSpec) -> dict[str, tuple[bytes, str]]:
-    """The page of a task: path -> content and its type."""
+def files(page: PageSpec, *, is_listed: bool = False) -> dict[str, tuple[bytes, str]]:
+    """The page of a task, with a link to the index of models if that lists it: path -> content and its type."""
     script = "".join(asset(name) for name in ("html/page.js", f"{page.view}.js"))
     script += "".join(_asset(f"{name}.js") for name in (*_SHARED_FORMS, page.form))
     script = f'"use strict";\n(() => {{\n{script}}})();\n'
-    written = _asset("page.html").format(title=html.escape(page.title), data=json_block(page.data))
+    back = '<nav><a href="../">All models</a></nav>' if is_listed else ""
+    written = _asset("page.html").format(title=html.escape(page.title), back=back, data=json_block(page.data))
     return {"/": (written.encode(), _HTML), "/page.js": (script.encode(), _SCRIPT), "/page.css": (_style(), _STYLE)}
 
 

@@ -23,6 +23,7 @@ function ask(picked) {
     results.hidden = false;
     Object.assign(view, { ...answer.alignment, seconds: answer.seconds });
     showAlignment();
+    remember(picked.name || "a recording", outcome.textContent, () => ask(picked));
   });
 }
 acceptFiles(form, file, ask);

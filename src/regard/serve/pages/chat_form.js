@@ -127,3 +127,4 @@ restart.addEventListener("click", () => {
 dark.addEventListener("change", drawAll);
 drawAll();
 text.focus();
+fillExample(text);

@@ -1,7 +1,7 @@
 // The form of a page about language models: a prompt is continued, and the text is shown as it is sampled.
 // Only this service is asked, and nothing is kept.
 const text = make("textarea", { id: "text", rows: "5", dir: "auto", lang: "", spellcheck: "false", autocomplete: "off" });
-const number = (id, title, attributes) => [make("label", { for: id }, title), make("input", { id, type: "number", ...attributes })];
+const number = (id, title, attributes) => make("label", { for: id }, title, make("input", { id, type: "number", ...attributes }));
 const form = make(
   "form",
   { class: "card", id: "ask" },
@@ -10,9 +10,9 @@ const form = make(
   make(
     "div",
     { class: "asked" },
-    ...number("tokens", "Tokens", { min: "1", max: String(data.most), value: String(data.tokens) }),
-    ...number("temperature", "Temperature", { min: "0", max: "5", step: "0.1", value: "0.8" }),
-    ...number("seed", "Seed", { min: "0", value: "0" }),
+    number("tokens", "Tokens", { min: "1", max: String(data.most), value: String(data.tokens) }),
+    number("temperature", "Temperature", { min: "0", max: "5", step: "0.1", value: "0.8" }),
+    number("seed", "Seed", { min: "0", value: "0" }),
     make("button", { type: "submit" }, "Generate"),
   ),
   wrong,
@@ -26,10 +26,14 @@ const results = make("section", { class: "card", id: "results", "aria-label": "t
 results.hidden = true;
 document.getElementById("page").append(make("h1", {}, data.title), form, results);
 
-function take(event) {
+function take(event, asked) {
   if (!event.answers) return continuation.append(event.text);
   const [answer] = event.answers[0].texts;
   outcome.textContent = `${answer.tokens} tokens${answer.finished ? ", ended by itself" : ""}`;
+  remember(asked || "(an empty prompt)", answer.text, () => {
+    text.value = asked;
+    generate();
+  });
 }
 
 function generate() {
@@ -40,7 +44,7 @@ function generate() {
     continuation.replaceChildren();
     results.hidden = false;
   };
-  postStream(form, JSON.stringify(request), begin, take);
+  postStream(form, JSON.stringify(request), begin, (event) => take(event, request.text));
 }
 
 form.addEventListener("submit", (event) => {
@@ -48,3 +52,4 @@ form.addEventListener("submit", (event) => {
   generate();
 });
 text.focus();
+fillExample(text);

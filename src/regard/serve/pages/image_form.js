@@ -3,11 +3,13 @@
 const KINDS = ["image/png", "image/jpeg"];
 
 const file = make("input", { id: "file", type: "file", accept: KINDS.join() });
+const example = make("button", { type: "button", id: "example" }, "Try a drawn 3");
 const form = make(
   "form",
   { class: "card", id: "ask" },
   make("h2", {}, make("label", { for: "file" }, "Picture")),
   make("div", { class: "drop" }, file, make("p", { class: "hint" }, "Drop a PNG or JPEG file anywhere on this page, paste one, or choose it.")),
+  make("div", { class: "asked" }, example),
   wrong,
   outcome,
 );
@@ -23,7 +25,7 @@ results.hidden = true;
 document.getElementById("page").append(make("h1", {}, data.title), form, results);
 if (!data.attends) results.append(make("p", { class: "note" }, "This model does not say where it looks, so there is nothing else to see."));
 
-function draw(answer, picture) {
+function draw(answer, picture, picked) {
   const before = view.maps[at.map]?.name;
   Object.assign(view, { picture, words: answer.words || [], path: answer.path || [], maps: answer.maps || [] });
   const classes = answer.classes || [];
@@ -31,6 +33,7 @@ function draw(answer, picture) {
   chances.hidden = !classes.length;
   results.hidden = false;
   outcome.textContent = answer.text !== undefined ? answer.text || "(nothing)" : `${classes[0].name}, ${percent(classes[0].probability)}`;
+  remember(picked.name || "a picture", outcome.textContent, () => ask(picked));
   showStep(Math.max(0, view.maps.findIndex((map) => map.name === before)), 0);
 }
 
@@ -42,8 +45,18 @@ function ask(picked) {
   const body = fileAddress(picked).then((image) => JSON.stringify({ image, maps: data.attends }));
   post(form, body, async (answer, isCurrent) => {
     const picture = await createImageBitmap(picked).catch(() => null);
-    if (isCurrent()) draw(answer.answers[0], picture);
+    if (isCurrent()) draw(answer.answers[0], picture, picked);
   });
 }
+
+// A digit as the built-in data have them: bright on dark.
+example.addEventListener("click", () => {
+  const canvas = make("canvas", { width: 64, height: 64 });
+  const pen = canvas.getContext("2d");
+  pen.fillRect(0, 0, 64, 64);
+  Object.assign(pen, { fillStyle: "#fff", font: "bold 60px sans-serif", textAlign: "center", textBaseline: "middle" });
+  pen.fillText("3", 32, 34);
+  canvas.toBlob((blob) => ask(new File([blob], "a drawn 3", { type: "image/png" })));
+});
 
 acceptFiles(form, file, ask);

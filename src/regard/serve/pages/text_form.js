@@ -21,6 +21,11 @@ function draw(words, { attention: maps, ...answer }) {
   results.hidden = false;
   drawMaps(maps || []);
   outcome.textContent = answerSummary(answer);
+  remember(words, outcome.textContent, () => {
+    text.value = words;
+    ask();
+    text.focus();
+  });
 }
 
 let drawn = ""; // the request whose answer the page shows
@@ -44,3 +49,4 @@ function ask() {
 
 askWhileTyping(form, ask);
 text.focus();
+fillExample(text);

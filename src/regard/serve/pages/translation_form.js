@@ -154,9 +154,16 @@ function ask() {
     sentences = answer.segments;
     chosen = sentences.map(() => 0);
     outcome.textContent = `${sentences.length} ${sentences.length === 1 ? "sentence" : "sentences"} translated.`;
+    const asked = JSON.parse(body).text;
+    remember(asked, wholeText(), () => {
+      text.value = asked;
+      ask();
+      text.focus();
+    });
     select(Math.max(0, sentences.findIndex(({ source }) => source === same)));
   });
 }
 
 askWhileTyping(form, ask);
 text.focus();
+fillExample(text);

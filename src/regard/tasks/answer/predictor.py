@@ -74,6 +74,7 @@ class AnswerPredictor(TextPredictor[StoryAnswer]):
 
     served_as = Answer.name
     page_title = "Answer questions with {run}"
+    page_example = _EXAMPLE
     text_schema = MappingProxyType({"format": "story"})
 
     model: AnswerNetworks

@@ -77,6 +77,7 @@ class EmbedPredictor(TextPredictor[TextVector]):
 
     served_as = Embed.name
     page_title = "Vectors of texts with {run}"
+    page_example = "Where can I renew my passport?"
 
     model: TextEmbedder
 

@@ -119,7 +119,7 @@ class GenerateEndpoint(ModelEndpoint):
         return f"Generate with {self.run}"
 
     def page_data(self) -> dict[str, object]:
-        return {"tokens": self.default_tokens, "most": self.tokens}
+        return {"tokens": self.default_tokens, "most": self.tokens, "example": GenerateBody.example["text"]}
 
     @property
     def schema(self) -> Schema:

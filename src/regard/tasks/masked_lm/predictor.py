@@ -55,6 +55,7 @@ class MaskedLMPredictor(TextPredictor[FilledText]):
 
     served_as = MaskedLM.name
     page_title = f"Guess the words at {MASK} with {{run}}"
+    page_example = f"The capital of France is {MASK}."
     request_options = PredictMasked
     text_schema = MappingProxyType({"pattern": re.escape(MASK)})
 

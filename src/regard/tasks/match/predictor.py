@@ -42,6 +42,7 @@ class MatchPredictor(TextClassPredictor):
 
     served_as = Match.name
     page_title = "Match two texts, one per line, with {run}"
+    page_example = "A man is playing a guitar.\nA person plays an instrument."
     text_schema = MappingProxyType({"pattern": PAIR_PATTERN})
 
     model: PairModel

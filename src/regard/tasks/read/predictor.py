@@ -62,6 +62,7 @@ class ReadPredictor(TextPredictor[ReadOutput]):
 
     served_as = ReadConfig.name
     page_title = "Ask {run} about a passage"
+    page_example = EXAMPLE
     request_options = PredictSpans
     text_schema = MappingProxyType({"format": "passage"})
     model_noun = "this reader"

@@ -54,6 +54,7 @@ class SelectResponsePredictor(TextPredictor[RankedResponses]):
 
     served_as = SelectResponse.name
     page_title = "Select a response with {run}: turns on the first line, a candidate on every further line"
+    page_example = "I cannot find my keys.\nDid you look under the bed?\nThe sun rises in the east."
     request_options = PredictResponses
     text_schema = MappingProxyType({"format": "dialogue"})
 

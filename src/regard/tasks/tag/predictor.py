@@ -46,6 +46,7 @@ class TagPredictor(TextPredictor[TagOutput]):
 
     served_as = Tag.name
     page_title = "Tag texts with {run}"
+    page_example = "Ada Lovelace worked with Charles Babbage in London."
     request_options = PredictTags
     model_noun = "this tagger"
 

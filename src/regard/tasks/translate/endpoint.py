@@ -167,6 +167,10 @@ class TranslateRequest:
         return len(self.lines)
 
 
+# filled in on the page, whose source language is English unless another is named
+_EXAMPLE = "A man reads a book. Two dogs run in the park."
+
+
 class TranslateEndpoint(ModelEndpoint):
     """Answers of `Translator.translate`, many requests at a time; `run` is the name of the model."""
 
@@ -191,7 +195,7 @@ class TranslateEndpoint(ModelEndpoint):
     def page_data(self) -> dict[str, object]:
         limits = {"characters": self.limits.characters, "texts": self.limits.texts, "pictures": self.limits.pictures}
         empty = {"title": "", "note": "", "text": ["", ""], "source": [], "target": [], "weights": ""}
-        run = {"run": self.run, "attends": self.attends, "beam": self.limits.beam}
+        run = {"run": self.run, "attends": self.attends, "beam": self.limits.beam, "example": _EXAMPLE}
         return {**run, "limits": limits, "alignments": [empty]}
 
     @property
