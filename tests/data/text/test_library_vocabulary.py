@@ -24,6 +24,14 @@ def test_equal_ids_and_text(kind: Kind, size: int, spaced: bool) -> None:
             assert library.decode(ids) == line
 
 
+def test_folded_words_are_refused() -> None:
+    tokenizer = Tokenizer.train("folded-words", LINES[:3], 20)
+    with pytest.raises(
+        ValueError, match="'folded-words' have no equal .* train with --tokens bpe, characters or words"
+    ):
+        library_vocabulary(tokenizer, spaced=True)
+
+
 @pytest.mark.parametrize(("kind", "size"), KINDS)
 def test_marks_and_masks(kind: Kind, size: int) -> None:
     tokenizer = Tokenizer.train(kind, LINES[:3], size)

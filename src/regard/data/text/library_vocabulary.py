@@ -77,6 +77,11 @@ def library_vocabulary(
     """
     from tokenizers import AddedToken, Regex, normalizers, processors
 
+    if tokenizer.kind not in _LIBRARIES:
+        raise ValueError(
+            f"tokens of kind {tokenizer.kind!r} have no equal in the library tokenizers, which lowers some letters "
+            "otherwise; train with --tokens bpe, characters or words to export the run"
+        )
     library = _LIBRARIES[tokenizer.kind](json.loads(tokenizer.to_json()), spaced)
     if by_sentence:
         rest = [] if library.normalizer is None else [library.normalizer]
