@@ -117,6 +117,7 @@ def test_wrong_options(refused: Refused, tmp_path: Path) -> None:
         "--columns and --text-column or --label-column exclude each other; give one of them"
     )
     assert refused("inspect", tmp_path).startswith(f"{tmp_path}")
+    assert refused("inspect").startswith("FILE is missing: regard inspect FILE;")
 
 
 def test_suspicious_texts(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ class InspectOptions:
     Example: regard inspect tickets.csv --other test.csv
     """
 
-    file: Path = positional()
+    file: Path = positional(metavar="FILE")
     """A sheet, JSON lines, columns of tags, pairs with a tab between, or lines, as the task reads them."""
     task: str | None = None
     """The task that would read it: classify-text, match, tag, translate or language-model; if left out, by its form."""

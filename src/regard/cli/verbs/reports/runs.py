@@ -23,7 +23,7 @@ class RunsOptions:
     Example: regard runs runs
     """
 
-    folder: Path = positional(Path())
+    folder: Path = positional(Path(), metavar="FOLDER")
     """The folder; the working directory if left out."""
     json: bool = flag()
     """Print a JSON object per run instead."""
