@@ -28,6 +28,7 @@ from regard.tasks.translate.options import ServeTexts
         "--token a --token-file b": "--token and --token-file both give the token; leave one of them out",
         "--token-file none": "--token-file none cannot be read (No such file or directory); name a file with the token",
         f"--token-file {sys.executable}": f"--token-file {sys.executable} cannot be read (it is not UTF-8); name",
+        "--allow-host=": "--allow-host must be the name of a host, got ''",
         "--allow-origin a.example": "an allowed origin must be a scheme, a host in lower case and maybe a port",
     }.items(),
 )

@@ -82,6 +82,8 @@ class ServeOptions(CheckedOptions):
             raise ValueError("--token and --token-file both give the token; leave one of them out")
         for origin in self.allow_origin:
             check_origin(origin)
+        if not all(host.strip() for host in self.allow_host):
+            raise ValueError("--allow-host must be the name of a host, got ''; try --allow-host translate.example")
 
 
 def run(args: Sequence[str]) -> int:
