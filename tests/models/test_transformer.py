@@ -68,7 +68,7 @@ def test_every_mechanism_is_taken_or_refused_when_it_is_built(name: str) -> None
         **dict.fromkeys(
             ("moba", "nsa"), "it selects blocks of keys by their index in a cache, which the hypotheses of a beam share"
         ),
-    }.get(name, "it is a .*, more than one equation")
+    }.get(name, ".* is more than one equation")
     sentence = f"cannot be used in the heads of a Transformer: {reason}; try one of {', '.join(HEADS)}"
     if name in POSITIONS:
         sentence = f"encodes positions, beside any .*; leave it out, and give positions='{name}' to a model that has"
@@ -78,7 +78,7 @@ def test_every_mechanism_is_taken_or_refused_when_it_is_built(name: str) -> None
         if name in NAMED_PARTS and attention is not name:
             sentence = "is made of all heads of a layer"
         elif name == "latent" and attention is not name:
-            sentence = "cannot be used in the heads of a Transformer: it is a Latent"
+            sentence = "cannot be used in the heads of a Transformer: Latent is more than one equation"
         with pytest.raises(ValueError, match=f"attention='{name}' {sentence}"):
             transformer(attention=attention)()
 

@@ -106,7 +106,7 @@ def unsupported_reason(mechanism: nn.Module) -> str | None:
     if isinstance(mechanism, NativeSparseAttention) or (isinstance(mask, Mask) and mask.reads_keys):
         return "it selects blocks of keys by their index in a cache, which the hypotheses of a beam share"
     if not isinstance(mechanism, Attention):
-        return f"it is a {type(mechanism).__name__}, more than one equation"
+        return f"{type(mechanism).__name__} is more than one equation"
     if isinstance(mechanism.read, Sample):
         return "it is trained by REINFORCE, to which the samples of so many heads are noise"
     if isinstance(mechanism.score, Location):

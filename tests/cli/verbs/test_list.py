@@ -112,6 +112,16 @@ def test_a_call_of_a_size(regard: Regard) -> None:
     assert "Causal()" in regard("explain", "dot", "--causal").out
 
 
+def test_explain_warns_in_a_sentence(regard: Regard) -> None:
+    ran = regard("explain", "dot", "--causal", "--queries", 5, "--keys", 3)
+    assert ran.err.startswith("regard: warning: Causal() leaves the first 2 of 5 queries without a key")
+    assert len(ran.err.splitlines()) == 1
+
+
+def test_comparisons_without_a_name(regard: Regard) -> None:
+    assert "GATv2 compares by a function of its own, not by a dot product" in regard("explain", "gatv2").out
+
+
 @for_each(
     ("words", "sentence"),
     [

@@ -15,7 +15,7 @@ from regard.kernels.precision import widen
 
 def unsupported_reason(call: AttentionCall) -> str | None:
     if not isinstance(call.score, TanhScore):
-        return f"{type(call.score).__name__} compares by {call.score.comparison}, not by a tanh"
+        return f"{type(call.score).__name__} compares by {call.score.comparison_noun}, not by a tanh"
     if in_functorch_transform():
         return "torch.func cannot look into its kernel"
     return None

@@ -31,7 +31,7 @@ def _softmax_of(normalize: Normalizer) -> Normalizer:
 def terms_reason(score: Score, normalize: Normalizer, read: Read) -> str | None:
     """The reason why these terms are not a weighted sum by a softmax of dot products; None if they are."""
     if score.comparison != "dot":
-        return f"{type(score).__name__} compares by {score.comparison}, not by a dot product"
+        return f"{type(score).__name__} compares by {score.comparison_noun}, not by a dot product"
     if type(normalize) is not Softmax:
         return f"its kernel has only softmax, not {type(normalize).__name__}"
     if normalize.temperature is None:

@@ -22,7 +22,7 @@ _CHUNK = 64
 
 def unsupported_reason(call: AttentionCall) -> str | None:
     if call.score.comparison != "dot":
-        return f"{type(call.score).__name__} compares by {call.score.comparison}, not by a dot product"
+        return f"{type(call.score).__name__} compares by {call.score.comparison_noun}, not by a dot product"
     if not isinstance(call.normalize, (Sum, Identity)):
         return f"only sums can be factored, {type(call.normalize).__name__} needs the whole row"
     if not isinstance(call.read, WeightedSum):

@@ -46,6 +46,11 @@ class Score(nn.Module):
     # whether the scores of a head depend on those of others
     mixes_heads: bool = False
 
+    @property
+    def comparison_noun(self) -> str:
+        """The comparison as reports name it."""
+        return "a function of its own" if self.comparison == "own" else self.comparison
+
     def queries(self, q: Tensor) -> Tensor:  # "*b q d" -> "*b q c"
         return q
 

@@ -1,10 +1,12 @@
 """regard explain: the formula of a mechanism, and the backend that computes it."""
 
 import json
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from regard.cli.output import warn
 from regard.cli.parsing.parser import parse
 from regard.common.options.checks import CheckedOptions
 from regard.common.options.fields import at_least, flag, left_open, positional
@@ -74,7 +76,10 @@ def run(args: Sequence[str]) -> int:
     mask = Causal() if options.causal else None
     backends = f"{type(module).__name__.removeprefix('_')} does not report the backends of its parts."
     if hasattr(module, "explain"):
-        backends = module.explain(q, k, mask=mask, need=need)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            backends = module.explain(q, k, mask=mask, need=need)
+        warn([str(warning.message) for warning in caught])
     description = {
         "mechanism": options.mechanism,
         "equation": "weights = normalize(score(q, k) + bias, mask);  out = read(weights, v)",
