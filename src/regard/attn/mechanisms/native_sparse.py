@@ -153,7 +153,7 @@ class NativeSparseAttention(AttentionModule):
         if len(memory) >= self.block:
             pooled = self.compress_key(keys[0], self.stride), self.compress_value(values[0], self.stride)
             ends = j.unfold(-1, self.block, self.stride).amax(-1)
-            whole = self._whole_blocks(mask, positions, q.ndim)
+            whole = self._whole_blocks(mask, positions, ends, q.ndim)
             # a causal mask is one of the greatest positions of blocks, too, and skips tiles
             rule = Causal() if type(mask) is Causal else None if whole is None else BooleanMask(whole)
             compressed = AttentionInputs(q, pooled[0], pooled[1], rule, (i, ends), NOTHING)
@@ -170,14 +170,14 @@ class NativeSparseAttention(AttentionModule):
             AttentionInputs(q, keys[2], values[2], near, positions, NOTHING),
         )
 
-    def _whole_blocks(self, mask: Mask | None, positions: Positions, axes: int) -> Tensor | None:  # "*b h q m"
-        """Whether a query may attend to all keys of a compressed block; None: all may."""
+    def _whole_blocks(
+        self, mask: Mask | None, positions: Positions, ends: Tensor, axes: int
+    ) -> Tensor | None:  # "*b h q m"
+        """Whether a query may attend to all keys of a compressed block, up to position `ends`; None: all may."""
         if mask is None:
             return None
         if type(mask) is Causal:  # their greatest positions decide; the bounds of all strides would take gigabytes
-            i, j = positions
-            ends = j.unfold(-1, self.block, self.stride).amax(-1)
-            return insert_head_axes(ends.unsqueeze(-2) <= i.unsqueeze(-1), axes)
+            return insert_head_axes(ends.unsqueeze(-2) <= positions[0].unsqueeze(-1), axes)
         strides = visible_blocks(positions, self.stride, mask, axes).whole
         return strides.unfold(-1, self.block // self.stride, 1).all(-1)[..., : self._count(positions[1].shape[-1])]
 
