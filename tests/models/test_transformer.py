@@ -86,6 +86,8 @@ def test_every_mechanism_is_taken_or_refused_when_it_is_built(name: str) -> None
 def test_what_is_wrong_is_told() -> None:
     with pytest.raises(ValueError, match="width must split evenly over heads, got width=13 and heads=3; try width=12"):
         transformer(width=13, positions="learned")()
+    with pytest.raises(ValueError, match="got width=15 and heads=3, 5 per head; try width=18"):
+        transformer(width=15, positions="rotary")()
     with pytest.raises(ValueError, match="dim must be even for Sinusoidal, .* got 9"):
         transformer(width=9)()
     with pytest.raises(

@@ -26,6 +26,11 @@ def test_inputs_of_a_client_at_once() -> None:
     limits = ClientLimits(3, None)
     limits.reserve("ann", 2, "texts")
     assert str(refused(limits, "ann", 2)) == "2 texts of this client wait already and 3 may; wait for an answer"
+    too_large = refused(limits, "bob", 4)
+    assert (too_large.status, too_large.retry) == (422, None)
+    assert str(too_large) == (
+        "a request must hold at most the 3 texts that one client may have open, got 4; ask for fewer at once"
+    )
     limits.reserve("bob", 3, "texts")
     limits.release("ann", 2)
     limits.reserve("ann", 3, "texts")

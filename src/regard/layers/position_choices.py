@@ -61,6 +61,12 @@ class PositionChoice:
         checks.known("positions", self.name, POSITIONS)
         checks.positive_ints(self.owner, longest=self.longest)
         check_heads(self.owner, self.width, self.heads)
+        dim = self.width // self.heads
+        if self.name in ROTATIONS and dim % 2:
+            raise ValueError(
+                f"positions={self.name!r} rotate pairs, so width must be an even number per head, got "
+                f"width={self.width} and heads={self.heads}, {dim} per head; try width={self.width + self.heads}"
+            )
 
     def added(self) -> nn.Module | None:
         """The layer that adds them to the embeddings, if they are added there."""

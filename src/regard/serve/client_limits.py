@@ -28,6 +28,14 @@ class ClientLimits:
 
     def reserve(self, client: str, count: int, unit: str) -> None:
         """Counts the inputs of a request as open; RequestError if the client has used up its share."""
+        if self._inputs is not None and count > self._inputs:
+            # waiting does not help, so no time to retry
+            raise RequestError(
+                422,
+                f"a request must hold at most the {self._inputs} {unit} that one client may have open, got {count}; "
+                "ask for fewer at once",
+                cause="client",
+            )
         with self._lock:
             if self._inputs is not None and self._open[client] + count > self._inputs:
                 raise RequestError(
