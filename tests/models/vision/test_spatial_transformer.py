@@ -89,6 +89,26 @@ def test_the_sampled_pixels_are_recorded() -> None:
     torch.testing.assert_close(read, model.transformer(x).mean((2, 3)))
 
 
+def test_half_types_keep_their_places() -> None:
+    """A shift of 2⁻¹⁰ moves an image of 512 pixels by a quarter of one; bfloat16 has no such number beside 1."""
+    layer = SpatialTransformer(1, (512, 4)).bfloat16()
+    nn.init.constant_(layer.theta.bias, 2**-10)
+    x = torch.arange(512.0).view(1, 1, 512, 1).expand(-1, -1, -1, 4).bfloat16()
+    grid = layer.grid(x)
+    want = layer.float().grid(x.float())
+    assert grid.dtype == torch.float32
+    torch.testing.assert_close(grid, want, rtol=0, atol=1e-6)
+    got = layer.bfloat16()(x)
+    assert got.dtype == torch.bfloat16
+    sampled = F.grid_sample(x.float(), want, align_corners=False)
+    torch.testing.assert_close(got, sampled.bfloat16())
+
+
+def test_an_empty_batch_has_no_crops() -> None:
+    network = SpatialTransformerNetwork(2, (8, 8), 3, width=4).eval()
+    assert network(torch.zeros(0, 2, 8, 8)).shape == (0, 3)
+
+
 def test_state_dict_and_deepcopy_round_trip() -> None:
     model = SpatialTransformerNetwork(1, (7, 9), 3, width=4, depths=(1,)).eval()
     x = torch.randn(2, 1, 7, 9)

@@ -48,7 +48,8 @@ class SpatialTransformer(nn.Module):
     def matrix(self, x: Tensor) -> Tensor:  # "b c h w" -> "b 2 3"
         """A_θ."""
         # a crop that has left the image would have no gradient and never come back
-        theta = self.identity + torch.tanh(self.theta(self.features(x)))
+        wide = checks.accumulate_dtype(x.dtype)  # one and a small shift are one in a half type
+        theta = self.identity.to(wide) + torch.tanh(self.theta(self.features(x)).to(wide))
         if self.transform == "affine":
             return theta.unflatten(1, (2, 3))
         scale, right, down = theta.unbind(1)
@@ -57,8 +58,9 @@ class SpatialTransformer(nn.Module):
 
     def grid(self, x: Tensor) -> Tensor:  # "b c h w" -> "b i j 2"
         """(x_s, y_s) of all output cells."""
-        # places keep their precision under autocast
-        matrix = self.matrix(x).to(checks.accumulate_dtype(x.dtype))
+        matrix = self.matrix(x)
+        if not len(x):  # torch makes no grid for an empty batch
+            return matrix.new_zeros(0, *self.crop, 2)
         return F.affine_grid(matrix, [len(x), self.channels, *self.crop], align_corners=False)
 
     def forward(self, x: Tensor) -> Tensor:  # "b c h w" -> "b c i j"
@@ -77,7 +79,10 @@ class SpatialTransformer(nn.Module):
 
 
 def _sample(x: Tensor, grid: Tensor) -> Tensor:  # "b c h w", "b i j 2" -> "b c i j"
-    return F.grid_sample(x, grid.to(x.dtype), mode="bilinear", padding_mode="zeros", align_corners=False)
+    # places of a half type would be off by parts of a pixel
+    wide = x.to(torch.promote_types(x.dtype, grid.dtype))
+    grid = grid.to(wide.dtype)
+    return F.grid_sample(wide, grid, mode="bilinear", padding_mode="zeros", align_corners=False).to(x.dtype)
 
 
 def cell_weights(grid: Tensor, x: Tensor) -> Tensor:  # "b i j 2", "b c h w" -> "b h w"
