@@ -100,7 +100,8 @@ class TextEndpoint(ModelEndpoint):
         return self.predictor.page_title.format(run=self.run)
 
     def page_data(self) -> dict[str, object]:
-        return {"attends": self.attends, "example": self.example}
+        limits = {"texts": self.limits.texts, "body": self.limits.body}
+        return {"attends": self.attends, "example": self.example, "limits": limits}
 
     @property
     def schema(self) -> Schema:

@@ -1,5 +1,6 @@
 """The answers of all tasks about texts in a browser, desktop and phone: spans and tables, accessible, and no JSON."""
 
+import csv
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -52,7 +53,7 @@ JSON_TEXT = re.compile(r'[{\[]"|":|\[object|undefined|NaN|null')
 
 
 class RecordedAnswers(TextEndpoint):
-    """Answers with the answer of the task whose name begins the text; the model is a small one."""
+    """Answers with the answer of the task whose name ends the text; the model is a small one."""
 
     task = "classify-text"
 
@@ -60,7 +61,7 @@ class RecordedAnswers(TextEndpoint):
         return InputsRequest([text for _, text in body.checked(self.limits)])
 
     def answer(self, requests: Sequence[InputsRequest]) -> list[dict[str, object]]:
-        return [{"answers": [ANSWERS[text.rpartition(" ")[2]] for text in request.inputs]} for request in requests]
+        return [{"answers": [ANSWERS[text.split()[-1]] for text in request.inputs]} for request in requests]
 
 
 @pytest.fixture(scope="module")
@@ -124,11 +125,61 @@ def test_the_example_and_what_was_asked_before(seen: Seen) -> None:
     assert earlier.all_text_contents() == [visible + " match", "a match", "b embed"]
     check(seen, PHONE)
     earlier.nth(2).click()
-    page.wait_for_function("document.querySelector('#history li button').textContent === 'b embed'")
+    page.locator("#history li:first-child", has_text="b embed").wait_for()
     assert page.input_value("#text") == "b embed"
     assert page.evaluate("localStorage.length + sessionStorage.length") == 0
     page.locator("#forget").click()
     assert page.locator("#history:visible").count() == 0
+
+
+def test_a_file_is_answered_and_saved(open_page: OpenPage) -> None:
+    """A column of a table whose cells are quoted, in requests of two texts; one that is refused leaves the others."""
+    with running(RecordedAnswers(TextClassifier(), Limits(texts=2), run="tiny", step=1)) as (port, _):
+        seen = open_page(f"http://127.0.0.1:{port}")
+        page = seen.page
+        page.locator("#batch summary").click()
+        texts = [
+            "a match",
+            f"{HOSTILE.replace(chr(0), '')} read",
+            'say ""hi"", match',
+            "",
+            "a" * 10_000,
+            "b\nmatch",
+            "c embed",
+        ]
+        rows = "".join(f'{n};"{text}"\r\n' for n, text in enumerate(texts))
+        written = f"=id;review\r\n{rows}".encode("utf-8-sig")
+        page.locator("#table-file").set_input_files({"name": "a.csv", "mimeType": "text/csv", "buffer": written})
+        page.locator("#table-state", has_text="7 rows.").wait_for()
+        page.locator("#table-column").select_option("review")
+        check(seen, DESKTOP)
+        page.get_by_role("button", name="Answer all").click()
+        page.locator("#table-state", has_text="5 of 7 rows answered; 1 refused").wait_for()
+        check(seen, PHONE)
+        with page.expect_download() as saved:
+            page.get_by_role("button", name="Download as CSV").click()
+        head, *table = csv.reader(saved.value.path().read_text("utf-8-sig").splitlines(keepends=True))
+        assert head == ["'=id", "review", "classes", "classes probability", "answer", "start", "end", "error", "vector"]
+        assert [row[1] for row in table] == [text.replace('""', '"') for text in texts]
+        assert [row[2] for row in table] == ["same", "", "same", "", "", "same", ""]
+        assert table[1][4:7] == ["😀", "26", "27"]
+        assert table[4][7].startswith("the text must have at most 4000 characters, got 10000")
+        assert table[6][8].split(" ")[:2] == ["0.5", "-0.25"]
+        # lines of a text, with the names of no columns
+        page.locator("#table-file").set_input_files(
+            {"name": "a.txt", "mimeType": "text/plain", "buffer": b"a tag\n\nb tag"}
+        )
+        page.locator("#table-state", has_text="2 rows.").wait_for()
+        # a service that is busy is asked again
+        busy = {"status": 429, "headers": {"Retry-After": "1"}, "body": '{"error": "busy"}'}
+        page.route("**/v1/classify-text", lambda route: route.fulfill(**busy), times=1)
+        page.get_by_role("button", name="Answer all").click()
+        page.locator("#table-state", has_text="2 of 2 rows answered.").wait_for()
+        page.locator("#table-file").set_input_files({"name": "a.csv", "mimeType": "text/csv", "buffer": b"\xff\xfe"})
+        page.locator("#table-state", has_text="not in UTF-8").wait_for()
+        seen.complaints[:] = [text for text in seen.complaints if "429" not in text]
+        seen.requests[:] = [url for url in seen.requests if not url.startswith(f"blob:{seen.address}/")]
+        seen.forget_refusals()
 
 
 def test_a_text_beyond_the_limit_is_a_sentence(seen: Seen) -> None:

@@ -126,6 +126,19 @@ def test_six_sentences_pasted(open_page: OpenPage, loaded: LoadedRun) -> None:
         assert pieces == best["alignment"]["source"]
 
 
+def test_a_file_is_translated(seen: Seen) -> None:
+    page = seen.page
+    page.locator("#batch summary").click()
+    page.locator("#table-file").set_input_files({"name": "a.txt", "mimeType": "text/plain", "buffer": b"a b\nc a b\n"})
+    page.get_by_role("button", name="Answer all").click()
+    page.locator("#table-state", has_text="2 of 2 rows answered.").wait_for()
+    rows = page.locator("#batch tbody tr")
+    for n, text in enumerate(("a b", "c a b")):
+        answer = httpx.post(f"{seen.address}/v1/translate", json={"text": text}, timeout=60).json()["answers"][0]
+        best = answer["translations"][0]
+        assert rows.nth(n).locator("td").all_text_contents() == [text, best["text"], str(best["score"])]
+
+
 def test_what_is_wrong_is_said_and_goes_away(seen: Seen) -> None:
     page = seen.page
     page.locator("#text").fill("a " * 500)

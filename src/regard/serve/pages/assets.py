@@ -13,7 +13,7 @@ from regard.viz.html.page import asset, json_block
 _HTML, _SCRIPT, _STYLE = "text/html; charset=utf-8", "text/javascript; charset=utf-8", "text/css; charset=utf-8"
 
 # scripts before that of the form, which calls their functions
-_SHARED_FORMS = ("form", "answer_cards", "history")
+_SHARED_FORMS = ("form", "answer_cards", "history", "file_answers")
 
 
 def files(page: PageSpec, *, is_listed: bool = False) -> dict[str, tuple[bytes, str]]:

@@ -47,6 +47,7 @@ function ask() {
   });
 }
 
+results.after(fileCard((texts) => ({ texts }), answerColumns));
 askWhileTyping(form, ask);
 text.focus();
 fillExample(text);

@@ -164,6 +164,8 @@ function ask() {
   });
 }
 
+// the beam of the form, and each text as a whole, as the model reads it
+results.after(fileCard((texts) => ({ texts, beam: options().beam, split: "sentences", language: language.value }), ({ translations: [best] }) => ({ translation: best.text, score: best.score })));
 askWhileTyping(form, ask);
 text.focus();
 fillExample(text);

@@ -193,7 +193,7 @@ class TranslateEndpoint(ModelEndpoint):
         return f"Translate with {self.run}"
 
     def page_data(self) -> dict[str, object]:
-        limits = {"characters": self.limits.characters, "texts": self.limits.texts, "pictures": self.limits.pictures}
+        limits = {**self.input_limits(), "body": self.limits.body}
         empty = {"title": "", "note": "", "text": ["", ""], "source": [], "target": [], "weights": ""}
         run = {"run": self.run, "attends": self.attends, "beam": self.limits.beam, "example": _EXAMPLE}
         return {**run, "limits": limits, "alignments": [empty]}
