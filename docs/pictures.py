@@ -178,6 +178,13 @@ def karate(places: Places) -> None:
     drawing.few_colours(path, 32)
 
 
+def drawn_digits(places: Places) -> None:
+    example = runpy.run_path(str(ROOT / "examples/draw_digits.py"))
+    path = places.out / "draw-digits.png"
+    example["draw"](example["train"]("DRAW", 0, 600), path)
+    drawing.few_colours(path, 32)
+
+
 def arm(places: Places) -> None:
     trained(places, "arm", "agent", "--env", "arm", "--minutes", "4")
     regard(places, "watch", "arm", "3", "--picture", str(places.out.resolve() / "arm.png"))
@@ -231,6 +238,7 @@ def _catalogue() -> dict[str, Source]:
     add(["ntm-copy.png"], "regard train translate --model ntm --data copy", copied_letters)
     add(["pointers-sort.png"], "regard train translate --model pointer --data sort", sorted_numbers)
     add(["karate.png"], "examples/karate_club.py", karate)
+    add(["draw-digits.png"], "examples/draw_digits.py", drawn_digits)
     add(["saliency-scene.png"], "regard train caption", salient_scene)
     for name, text in ELSEWHERE.items():
         add([name], text, None)

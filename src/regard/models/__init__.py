@@ -51,6 +51,7 @@ from regard.models.transfer.slot_tracker import EncoderSlotTracker as EncoderSlo
 from regard.models.transfer.tagger import EncoderTagger as EncoderTagger
 from regard.models.transformer import Transformer as Transformer
 from regard.models.transformer_xl import TransformerXL as TransformerXL
+from regard.models.vision.draw import DRAW as DRAW
 from regard.models.vision.spatial_transformer import SpatialTransformerNetwork as SpatialTransformerNetwork
 from regard.models.vit import ViT as ViT, ViTClassifier as ViTClassifier
 
@@ -90,6 +91,7 @@ MODELS: dict[str, type[nn.Module]] = {
     "listen-attend-spell": ListenAttendSpell,
     "speech-transformer": SpeechTransformer,
     "sagan": SelfAttentionGAN,
+    "draw": DRAW,
     "self-attentive": SelfAttentive,
     "hierarchical": HierarchicalAttention,
     "bag-of-words": BagOfWords,
