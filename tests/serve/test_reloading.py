@@ -54,6 +54,7 @@ def test_no_request_is_lost_and_none_is_mixed() -> None:
     """Clients ask without a pause while the model is exchanged ten times."""
     lines: list[str] = []
     with running_models([numbered(0)], reload=next_model, note=lines.append) as (address, server):
+        server.config.timeout_keep_alive = 600  # a machine that stalls must not end a connection between two requests
         found: list[tuple[int, str, str]] = []
 
         async def client(session: httpx.AsyncClient) -> None:

@@ -21,6 +21,7 @@ SMALL: dict[str, tuple[str, dict[str, Any]]] = {
     "fine-tuned": ("classify-image", {"model": "pretrained", "batch": 5}),
     "rows": ("classify-image", {"model": "rows", "width": 3, "heads": 2, "batch": 5, "dropout": 0.0}),
     "mlp": ("classify-image", {"model": "mlp", "hidden": (6, 5), "gate": "gated-units", "batch": 5}),
+    "stn": ("classify-image", {"model": "stn", "width": 4, "depths": (1,), "batch": 5}),
     "soft": ("caption", {**_CAPTION, "attention": "soft"}),
     "hard": ("caption", {**_CAPTION, "attention": "hard"}),
     "conv": ("caption", {**_CAPTION, "model": "conv", "layers": 1, "width": 6}),
