@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from regard import MECHANISMS, Attention
-from regard.models import NTM, ConvSeq2Seq, PointerNetwork, Seq2Seq, Transformer
+from regard.models import NTM, ConvSeq2Seq, PointerNetwork, Seq2Seq, Transformer, UniversalTransformer
 from regard.models.encoder_decoder import EncoderDecoder
 
 # sizes that share no factor: a swapped axis must fail
@@ -43,6 +43,11 @@ def ntm(**choices: Any) -> Make:
 def pointer(**choices: Any) -> Make:
     # source and target have one vocabulary
     return functools.partial(PointerNetwork, TARGET, **{"width": 6, "hidden": 10, "dropout": 0.0, **choices})
+
+
+def universal(**choices: Any) -> Make:
+    sizes = {"width": 12, "heads": 3, "feed": 10, "max_steps": 4, "dropout": 0.0}
+    return functools.partial(UniversalTransformer, SOURCE, TARGET, **{**sizes, **choices})
 
 
 SEQ2SEQ: dict[str, Make] = {
@@ -94,7 +99,13 @@ POINTERS: dict[str, Make] = {
     "pointer, lstm, 2 layers": pointer(cell="lstm", layers=2),
     "pointer, window": pointer(attention="window"),
 }
-ALL: dict[str, Make] = {**SEQ2SEQ, **TRANSFORMERS, **CONV, **NTMS, **POINTERS}
+UNIVERSAL: dict[str, Make] = {
+    "universal": universal(),
+    "universal, pre": universal(norm="pre"),
+    "universal, fixed": universal(halting="fixed", max_steps=3),
+    "universal, entmax": universal(attention="entmax"),
+}
+ALL: dict[str, Make] = {**SEQ2SEQ, **TRANSFORMERS, **CONV, **NTMS, **POINTERS, **UNIVERSAL}
 
 
 def built(make: Make) -> EncoderDecoder:

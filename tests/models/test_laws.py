@@ -15,6 +15,7 @@ from tests.models.cases import (
     SOURCE,
     TARGET,
     TRANSFORMERS,
+    UNIVERSAL,
     B,
     S,
     T,
@@ -108,7 +109,7 @@ def test_hypotheses_are_decodings_of_their_own(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["bahdanau", "luong-feeding", "pre, sinusoidal", "pre, rotary", "conv", "ntm", "pointer"]
+    "name", ["bahdanau", "luong-feeding", "pre, sinusoidal", "pre, rotary", "conv", "ntm", "pointer", "universal"]
 )
 @pytest.mark.parametrize("graph", [True, False], ids=["gradients", "no gradients"])
 def test_a_step_leaves_its_state_as_it_was(name: str, graph: bool) -> None:
@@ -134,7 +135,7 @@ def silent(name: str, key: str) -> bool:
         return "around_cross" in key or ("attention" in key and (".key." in key or ".query." in key))
     if name == "trilinear heads":
         return key.endswith(("score.query", "key.bias"))
-    return key.endswith("key.bias") and (name in TRANSFORMERS or name in ("heads", "conv, heads"))
+    return key.endswith("key.bias") and (name in TRANSFORMERS or name in UNIVERSAL or name in ("heads", "conv, heads"))
 
 
 @every
@@ -158,7 +159,9 @@ def test_state_dict_and_deepcopy_round_trip(name: str) -> None:
     torch.testing.assert_close(model.float()(*args), want.float(), rtol=1e-3, atol=1e-4)
 
 
-@for_each("name", [*SEQ2SEQ, *CONV, *NTMS, *POINTERS, *(name for name in TRANSFORMERS if "heads" not in name)])
+@for_each(
+    "name", [*SEQ2SEQ, *CONV, *NTMS, *POINTERS, *UNIVERSAL, *(name for name in TRANSFORMERS if "heads" not in name)]
+)
 def test_training_drops_and_evaluation_does_not(name: str) -> None:
     make = ALL[name]
     torch.manual_seed(1)
@@ -170,7 +173,18 @@ def test_training_drops_and_evaluation_does_not(name: str) -> None:
 
 @for_each(
     "name",
-    [*SEQ2SEQ, *CONV, *NTMS, *POINTERS, "pre, sinusoidal", "post, learned", "pre, rotary", "a list", "entmax heads"],
+    [
+        *SEQ2SEQ,
+        *CONV,
+        *NTMS,
+        *POINTERS,
+        *UNIVERSAL,
+        "pre, sinusoidal",
+        "post, learned",
+        "pre, rotary",
+        "a list",
+        "entmax heads",
+    ],
 )
 def test_narrow_numbers(name: str) -> None:
     """Under autocast, as `precision="bfloat16"` trains."""

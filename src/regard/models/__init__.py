@@ -51,16 +51,26 @@ from regard.models.transfer.slot_tracker import EncoderSlotTracker as EncoderSlo
 from regard.models.transfer.tagger import EncoderTagger as EncoderTagger
 from regard.models.transformer import Transformer as Transformer
 from regard.models.transformer_xl import TransformerXL as TransformerXL
+from regard.models.universal.universal_transformer import UniversalTransformer as UniversalTransformer
 from regard.models.vision.draw import DRAW as DRAW
 from regard.models.vision.spatial_transformer import SpatialTransformerNetwork as SpatialTransformerNetwork
 from regard.models.vit import ViT as ViT, ViTClassifier as ViTClassifier
 
-TRANSLATORS: dict[str, type[Seq2Seq] | type[Transformer] | type[ConvSeq2Seq] | type[NTM] | type[PointerNetwork]] = {
+TRANSLATORS: dict[
+    str,
+    type[Seq2Seq]
+    | type[Transformer]
+    | type[UniversalTransformer]
+    | type[ConvSeq2Seq]
+    | type[NTM]
+    | type[PointerNetwork],
+] = {
     "seq2seq": Seq2Seq,
     "transformer": Transformer,
     "conv": ConvSeq2Seq,
     "ntm": NTM,
     "pointer": PointerNetwork,
+    "universal": UniversalTransformer,
 }
 LANGUAGE_MODELS: dict[str, type[LanguageModel]] = {
     "gpt2": GPT2,

@@ -50,6 +50,23 @@ class TransformerState:
             paths = torch.arange(len(self.counts), device=index.device).expand(*index.shape, -1)
         return replace(self, paths=paths, count=count)
 
+    def append(self, tokens: Tensor) -> "TransformerState":  # "b n"
+        """The same with the counts and paths of the next tokens, but not yet with their keys."""
+        counts, paths = (*self.counts, tokens.shape[1]), _longer_paths(self, tokens)
+        return TransformerState(self.lengths, self.sources, self.pasts, counts, paths, self.count)
+
+    def positions_and_mask(self, count: int) -> tuple[tuple[Tensor, Tensor], BooleanMask | None]:  # "n", "m", "b n m"
+        """The positions of the last `count` keys, as queries, and of all keys; and the keys in each one's own past."""
+        device = self.lengths.device
+        times = torch.arange(len(self.counts), device=device).repeat_interleave(
+            torch.tensor(self.counts, device=device)
+        )
+        mask = None
+        if self.paths is not None:
+            allowed = torch.zeros(len(self.lengths), count, len(times), dtype=torch.bool, device=device)
+            mask = BooleanMask(allowed.scatter_(-1, self.paths, True))
+        return (times[len(times) - count :], times), mask
+
     def select_sentences(self, index: Tensor) -> "TransformerState":  # "b2"
         pasts = self.pasts
         return replace(
@@ -199,8 +216,7 @@ class Transformer(EncoderDecoder):
     def step(self, tokens: Tensor, state: TransformerState, weights: bool = False) -> Step:  # "b n" -> "b n v"
         time = len(state.counts)
         self.positions.check_length(time + 1, "target")
-        counts, paths = (*state.counts, tokens.shape[1]), _longer_paths(state, tokens)
-        state = TransformerState(state.lengths, state.sources, state.pasts, counts, paths, state.count)
+        state = state.append(tokens)
         x = self.scale * self.target(tokens)
         if not isinstance(self.target_place, nn.Identity):
             x = encode_position(x, self.target_place, time)
@@ -220,13 +236,7 @@ class Transformer(EncoderDecoder):
 
     def _layer_by_layer(self, x: Tensor, state: TransformerState, weights: bool) -> Step:
         """A step of which `state` already has the counts and paths, but not the keys."""
-        counts, device = torch.tensor(state.counts, device=x.device), x.device
-        times = torch.arange(len(counts), device=device).repeat_interleave(counts)
-        query_positions = times[len(times) - x.shape[1] :]
-        mask = None
-        if state.paths is not None:
-            allowed = torch.zeros(*x.shape[:2], len(times), dtype=torch.bool, device=device)
-            mask = BooleanMask(allowed.scatter_(-1, state.paths, True))
+        positions, mask = state.positions_and_mask(x.shape[1])
         kept = state.pasts
         if isinstance(kept, KVCache):
             kept = tuple(KVCache(kept.keys[:, n], kept.values[:, n]) for n in range(len(self.decoder)))
@@ -239,8 +249,8 @@ class Transformer(EncoderDecoder):
                 source,
                 mask=mask,
                 source_mask=Lengths(state.lengths),
-                positions=(query_positions, times),
-                source_positions=(query_positions, source_positions),
+                positions=positions,
+                source_positions=(positions[0], source_positions),
                 cache=past,
                 use_cache=True,
                 need=layer_need,

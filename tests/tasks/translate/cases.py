@@ -28,4 +28,10 @@ CASES = {
         ("dot", "additive"),
         ("a", "c a"),
     ),
+    "translate+universal": Case(
+        "--train PAIRS --tokens words --model universal --max-steps 3 --heads 2 --width 6 --batch 64 --valid-lines 3",
+        ("a b c", "c a"),
+        ("dot", "additive"),
+        ("a", "b"),
+    ),
 }

@@ -25,6 +25,7 @@ class DecoderOutput(NamedTuple):
     weights: Tensor | None = None  # "b t s"
     log_prob: Tensor | None = None  # "b t", of the keys that a hard attention sampled
     entropy: Tensor | None = None  # "b t", of the distribution it sampled from
+    ponder: Tensor | None = None  # scalar, the cost of the steps of all tokens where their number is learned
 
 
 def join_attended(steps: Sequence[Attended]) -> Attended:  # "b 1 …" each -> "b t …"

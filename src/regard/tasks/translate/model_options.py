@@ -23,8 +23,6 @@ class TranslatorOptions(ModelOptions):
     """A mechanism by name (see `regard list`)."""
     width: int = at_least(1)
     """The width of embeddings, and of a Transformer's layers."""
-    layers: int = at_least(1)
-    """Layers of the encoder and of the decoder."""
     dropout: float = share()
     """The share of activations that dropout sets to zero in training."""
 
@@ -117,6 +115,43 @@ class TransformerOptions(TranslatorOptions):
     """Layer norms before or after each sublayer."""
     positions: PositionName = "sinusoidal"
     """Positions in the embeddings, in the scores, or as a rotation of queries and keys."""
+
+    def resolved(self, defaults: Mapping[str, Any]) -> Self:
+        options = super().resolved(defaults)
+        return options if options.feed is not None else replace(options, feed=2 * options.width)
+
+
+@dataclass(frozen=True)
+class UniversalOptions(TranslatorOptions):
+    """An encoder and a decoder of one attention layer each, repeated until each token has halted."""
+
+    model_class: ClassVar[str] = "regard.models.universal.universal_transformer:UniversalTransformer"
+    read_by_task: ClassVar[tuple[str, ...]] = ("ponder",)
+    training_only: ClassVar[tuple[str, ...]] = ("dropout", "ponder")
+
+    attention: str | None = "scaled-dot"
+    """A mechanism by name (see `regard list`), or one per head: dot,entmax,…"""
+    heads: int = at_least(1, 4, divides="width")
+    """Heads of every attention."""
+    feed: int = left_open("twice the width", minimum=1)
+    """The width inside the feed-forward layers."""
+    norm: Literal["pre", "post"] = "post"
+    """Layer norms before or after each sublayer."""
+    max_steps: int = at_least(1, 6)
+    """Repetitions of the layer, at most."""
+    halting: Literal["adaptive", "fixed"] = "adaptive"
+    """Each token halts by itself (adaptive), or all take max_steps (fixed)."""
+    ponder: float = left_open("0.01; 0 with halting fixed", minimum=0)
+    """The weight in the loss of the steps of all tokens, per target token."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.halting == "fixed" and self.ponder:
+            raise ValueError(
+                f"ponder={self.ponder:g} has no place in halting='fixed', where all tokens take as many steps; leave "
+                "it out, or take halting='adaptive'"
+            )
+        resolve(self, {"ponder": 0.01 if self.halting == "adaptive" else 0.0})
 
     def resolved(self, defaults: Mapping[str, Any]) -> Self:
         options = super().resolved(defaults)

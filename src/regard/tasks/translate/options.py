@@ -25,6 +25,7 @@ from regard.tasks.translate.model_options import (
     Seq2SeqOptions,
     TransformerOptions,
     TranslatorOptions,
+    UniversalOptions,
 )
 
 if TYPE_CHECKING:
@@ -196,6 +197,7 @@ class Translate(TaskConfig):
         "conv": ConvOptions,
         "ntm": NTMOptions,
         "pointer": PointerOptions,
+        "universal": UniversalOptions,
     }
     varies: ClassVar[str] = "attention"
     varies_help: ClassVar[str] = (
@@ -244,8 +246,9 @@ class Translate(TaskConfig):
     max_length: int = at_least(1, 200)
     """Longer pairs, in tokens, are dropped from training; their number is reported."""
     model: TranslatorOptions = left_open()
-    """A recurrent encoder and decoder, a Transformer, a convolutional encoder and decoder, a memory with heads, or
-    a pointer network, whose target is made of tokens of its source."""
+    """A recurrent encoder and decoder, a Transformer, a convolutional encoder and decoder, a memory with heads,
+    a pointer network, whose target is made of tokens of its source, or a universal Transformer, which repeats one
+    layer."""
     smoothing: float = share()
     """Label smoothing: the share of the target's probability that is spread over the vocabulary."""
 

@@ -101,6 +101,8 @@ class TranslateProblem(TrainingProblem[EncoderDecoder, PairBatch]):
         if loss.output.log_prob is not None:
             cumulative = self.config.model.samples_change_states
             total = total + hard_attention_loss(loss, None, _ENTROPY, cumulative=cumulative)
+        if loss.output.ponder is not None:
+            total = total + self.config.model.ponder * loss.output.ponder
         return Loss(total, batch.tokens, {"nll": loss.nll.sum()})
 
     def validate(self, model: EncoderDecoder) -> ValidationResult:
