@@ -3,8 +3,8 @@
 A FILE is a name below docs/images, such as masks.png or claims/order.svg; without one, all are drawn. Pictures of
 mechanisms and gates train tiny models (seconds each), those of guides run the examples of their guide (about a minute
 each), those of claims read benchmarks/results. The others train a run into --runs, which is resumed or used again:
-dates.png and serve.png (2 CPU minutes), pointers-sort.png (1), ntm-copy.png (3), arm.png (4); much longer: speech,
-captions, clips, digits.
+dates.png and serve.png (2 CPU minutes), pointers-sort.png and universal-steps.png (1), ntm-copy.png (3), arm.png (4);
+much longer: speech, captions, clips, digits.
 A picture whose text is cut off, or smaller than 7 points on a page, ends the command. --list prints every file with its
 source.
 """
@@ -171,6 +171,40 @@ def sorted_numbers(places: Places) -> None:
     regard(places, "predict", "sort", "37 4 91 15 62 8 77 50 23 99", "--picture", out)
 
 
+def halting_steps(places: Places) -> None:
+    import matplotlib.pyplot as plt
+    import torch
+
+    from regard.data.text.batching import source_batch
+    from regard.tasks.loading import load
+    from regard.tasks.shared.text_generation import shift_right
+    from regard.tasks.translate.predictor import Translator
+
+    sizes = ("--longest", "8", "--width", "64", "--max-steps", "4", "--batch", "512", "--steps", "500")
+    translator = load(trained(places, "universal", "translate", "--model", "universal", "--data", "sort", *sizes))
+    assert isinstance(translator, Translator)
+    line = "37 4 91 15 62 8 77 50"
+    ((best, *_),) = translator.translate([line])
+    source, target = translator.vocabularies.source, translator.vocabularies.target
+    ids = source_batch(source.encode([line]))
+    with torch.no_grad():
+        steps = translator.model.eval().steps(*ids, shift_right([best.with_eos]))
+    labels = [*line.split(), "end"], target.pieces([target.special.bos, *best.with_eos[:-1]])
+    with text_faults() as faults:
+        figure, axes = plt.subplots(2, 1, figsize=(6, 3.6), layout="constrained", sharey=True)
+        for axis, side, counts, names in zip(axes, ("source", "target so far"), steps, labels, strict=True):
+            axis.bar(range(len(names)), counts[0].tolist(), color="#3b6ea5")
+            axis.set_xticks(range(len(names)), names)
+            axis.set_yticks(range(5))
+            axis.set_ylabel("steps")
+            axis.set_title(side, fontsize=10)
+        path = places.out / "universal-steps.png"
+        figure.savefig(path, dpi=160)
+        plt.close(figure)
+    faults.check(path.name)
+    drawing.few_colours(path, 32)
+
+
 def karate(places: Places) -> None:
     example = runpy.run_path(str(ROOT / "examples/karate_club.py"))
     path = places.out / "karate.png"
@@ -237,6 +271,7 @@ def _catalogue() -> dict[str, Source]:
     add(["arm.png"], "regard train agent --env arm", arm)
     add(["ntm-copy.png"], "regard train translate --model ntm --data copy", copied_letters)
     add(["pointers-sort.png"], "regard train translate --model pointer --data sort", sorted_numbers)
+    add(["universal-steps.png"], "regard train translate --model universal --data sort", halting_steps)
     add(["karate.png"], "examples/karate_club.py", karate)
     add(["draw-digits.png"], "examples/draw_digits.py", drawn_digits)
     add(["saliency-scene.png"], "regard train caption", salient_scene)

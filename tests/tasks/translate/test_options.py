@@ -10,6 +10,7 @@ from tests.for_each import for_each
 from regard.common.options.checks import literal_choices
 from regard.data.embedded import EMBEDDED
 from regard.data.text.tokenizer import Kind
+from regard.layers.halting import HALTINGS
 from regard.layers.position_choices import POSITIONS
 from regard.layers.rnn.cells import CELLS
 from regard.metrics.text import SCORES, Cut
@@ -26,6 +27,7 @@ from regard.tasks.translate.options import (
     Seq2SeqOptions,
     TransformerOptions,
     Translate,
+    UniversalOptions,
 )
 
 A, B, C = Path("a.tsv"), Path("b.tsv"), Path("c.tsv")
@@ -68,6 +70,10 @@ WRONG: list[tuple[dict[str, Any], str]] = [
         {"model": "pointer", "data": "sort", "smoothing": 0.1},
         "smoothing=0.1 spreads probability over the vocabulary, and model='pointer' has the tokens of the source alone",
     ),
+    (
+        {"model": "universal", "halting": "fixed", "ponder": 0.1},
+        "ponder=0.1 has no place in halting='fixed', where all tokens take as many steps; leave it out, or take",
+    ),
     ({"model": "pointer", "attention": "dot,entmax"}, "a pointer network has no heads; name one, or take"),
     (
         {"longest": 9},
@@ -101,6 +107,9 @@ def test_choices_are_those_of_the_packages_below() -> None:
     assert set(literal_choices(NTMOptions)["controller"]) == set(CONTROLLERS)
     assert literal_choices(NTMOptions)["decoder_input"] == DECODER_INPUTS
     assert set(literal_choices(PointerOptions)["cell"]) == set(CELLS)
+    universal = literal_choices(UniversalOptions)
+    assert set(universal["norm"]) == set(NORMS)
+    assert universal["halting"] == HALTINGS
     assert set(Translate.models) == set(TRANSLATORS)
 
 
