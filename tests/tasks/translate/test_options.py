@@ -10,7 +10,6 @@ from tests.for_each import for_each
 from regard.common.options.checks import literal_choices
 from regard.data.embedded import EMBEDDED
 from regard.data.text.tokenizer import Kind
-from regard.layers.halting import HALTINGS
 from regard.layers.position_choices import POSITIONS
 from regard.layers.rnn.cells import CELLS
 from regard.metrics.text import SCORES, Cut
@@ -19,6 +18,7 @@ from regard.models.conv.seq2seq import POSITIONS as CONV_POSITIONS
 from regard.models.memory.ntm import CONTROLLERS, DECODER_INPUTS
 from regard.models.seq2seq import DECODERS, Seq2Seq
 from regard.models.transformer import NORMS, Transformer
+from regard.models.universal.halting import HALTINGS
 from regard.tasks.translate.options import (
     ConvOptions,
     EvaluateTranslations,

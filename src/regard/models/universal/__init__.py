@@ -1,1 +1,1 @@
-"""Models that repeat one layer."""
+"""Models that repeat one layer, and the halting of their positions."""

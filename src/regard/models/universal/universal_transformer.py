@@ -15,7 +15,6 @@ from regard.attn.terms.sequence_masks import Causal, Lengths
 from regard.common import checks
 from regard.decoding.protocol import LazyLogits, Step
 from regard.layers.dropout import Dropout
-from regard.layers.halting import Halting, HaltingOutput
 from regard.layers.head_attention import cross_parts
 from regard.layers.lengths import inside_lengths
 from regard.layers.position_choices import check_heads
@@ -23,6 +22,7 @@ from regard.layers.rnn.decoder_base import DecoderOutput
 from regard.layers.transformer import DecoderLayer, EncoderLayer
 from regard.models.encoder_decoder import EncoderDecoder, embeddings
 from regard.models.transformer import NORMS, TransformerState
+from regard.models.universal.halting import Halting, HaltingOutput
 
 
 class UniversalTransformer(EncoderDecoder):

@@ -25,7 +25,7 @@ from regard.models.encoder_decoder import EncoderDecoder
 from regard.tasks.base import Task
 from regard.tasks.shared.text_generation import TokenLoss, hard_attention_loss, token_loss
 from regard.tasks.translate.fingerprint import CorpusFingerprint, contents
-from regard.tasks.translate.options import AttackTranslations, EvaluateTranslations, Translate
+from regard.tasks.translate.options import AttackTranslations, EvaluateTranslations, Translate, UniversalOptions
 from regard.tasks.translate.predictor import Translator
 from regard.tasks.translate.vocabularies import Vocabularies
 from regard.training.protocol import Loss, TrainingProblem, ValidationResult
@@ -102,6 +102,7 @@ class TranslateProblem(TrainingProblem[EncoderDecoder, PairBatch]):
             cumulative = self.config.model.samples_change_states
             total = total + hard_attention_loss(loss, None, _ENTROPY, cumulative=cumulative)
         if loss.output.ponder is not None:
+            assert isinstance(self.config.model, UniversalOptions)
             total = total + self.config.model.ponder * loss.output.ponder
         return Loss(total, batch.tokens, {"nll": loss.nll.sum()})
 

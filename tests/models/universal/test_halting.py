@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from regard.layers.halting import Halting
+from regard.models.universal.halting import Halting
 
 pytestmark = pytest.mark.usefixtures("float64")
 
