@@ -25,7 +25,8 @@ from regard.models.encoder_decoder import EncoderDecoder
 from regard.tasks.base import Task
 from regard.tasks.shared.text_generation import TokenLoss, hard_attention_loss, token_loss
 from regard.tasks.translate.fingerprint import CorpusFingerprint, contents
-from regard.tasks.translate.options import AttackTranslations, EvaluateTranslations, Translate, UniversalOptions
+from regard.tasks.translate.model_options import UniversalOptions
+from regard.tasks.translate.options import AttackTranslations, EvaluateTranslations, Translate
 from regard.tasks.translate.predictor import Translator
 from regard.tasks.translate.vocabularies import Vocabularies
 from regard.training.protocol import Loss, TrainingProblem, ValidationResult
