@@ -45,6 +45,7 @@ CPU minutes are the CPU time of a training with its validations. A missed target
             "glimpse",
             "caption",
             "gan",
+            "draw",
         ),
         *("attacks", "mnist_attacks"),
     ),
