@@ -41,6 +41,12 @@ def dropped(x: Tensor) -> Tensor:
     return native_dropout(x * x, 1 << 14)
 
 
+def selected(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    blocks = torch.tensor([[True, False], [False, True], [True, True]])
+    mask = regard.masks.SelectedBlocks(blocks, 2) & regard.Causal()
+    return regard.attention(q, k, v, mask=mask, backend="flash")
+
+
 def nll(emissions: Tensor, transitions: Tensor, start: Tensor, end: Tensor) -> Tensor:
     potentials = crf.Potentials(transitions, start, end)
     return crf.nll(emissions, torch.tensor([[0, 2, 1]]), None, potentials)
@@ -52,6 +58,11 @@ RIGHT: dict[str, tuple[Callable[..., Tensor], tuple[Tensor, ...]]] = {
     "Flash": (
         lambda q, k, v: regard.attention(q, k, v, backend="fused"),
         (r(1, 2, 3, 4), r(1, 2, 3, 4), r(1, 2, 3, 4)),
+    ),
+    "_SelectedFlash": (selected, (r(1, 2, 3, 4), r(1, 2, 4, 4), r(1, 2, 4, 4))),
+    "_Permute": (
+        lambda q: regard.attention(q, q, mask=regard.masks.Neighbourhood((3, 4), 3), backend="blocked"),
+        (r(1, 2, 12, 3),),
     ),
     "_Recomputed": (
         lambda q, k: regard.attention(q, k, normalize=regard.Sigmoid(), mask=regard.Causal(), backend="blocked"),

@@ -171,7 +171,7 @@ def test_embedded_data_and_a_folder_named_after_the_time(
         "--attention bahdanau": "--attention bahdanau is a decoder, whose attention is 'additive'; give --decoder "
         "bahdanau and leave",
         "--attention bidaf --train PAIRS": "AttentionFlow",
-        "--heads 2": "--heads 2 belongs to --model transformer, not to seq2seq",
+        "--heads 2": "--heads 2 belongs to --model transformer or universal, not to seq2seq",
         "--glimpses 3": "--glimpses is an option of glimpse, not of this task; regard train translate --help",
         "--data dates --width 100000000": "--width 100000000 makes a model of ",
         "--lr -1": "--lr must be positive and finite, got -1.0; try --lr 0.001",
