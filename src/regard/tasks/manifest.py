@@ -171,9 +171,20 @@ def _predict(loaded: LoadedRun, argument: str) -> Any:
     """The output for an input, as values of JSON."""
     predictor = loaded.predictor
     if loaded.config.input_kind.is_file:
-        argument = str(loaded.folder / argument)
+        argument = str(_file_of_run(loaded.folder, argument))
     (output,) = predictor.predict([predictor.read(argument)], loaded.config.Predict())
     return json.loads(json.dumps(predictor.json(output)))
+
+
+def _file_of_run(folder: Path, name: str) -> Path:
+    """The file of an example; ValueError for a name that leads out of the run, or to no file."""
+    path = (folder / name).resolve()
+    if not (path.is_relative_to(folder.resolve()) and path.is_file()):
+        raise ValueError(
+            f"the example {name[:80]!r} of {folder / FILE} is no file of the run; copy the whole run, or write the "
+            "manifest anew: regard check RUN --write-manifest"
+        )
+    return path
 
 
 def _predict_example(loaded: LoadedRun) -> None:

@@ -13,7 +13,7 @@ from tests.for_each import for_each
 from regard.cli.parsing.parser import parse
 from regard.cli.served_runs import ServedRuns
 from regard.cli.verbs.serve import ServeOptions
-from regard.tasks.manifest import FILE, _difference
+from regard.tasks.manifest import FILE, _difference, _file_of_run
 from regard.tasks.registry import read_config
 
 
@@ -81,6 +81,18 @@ def test_every_difference_is_a_sentence(copied: Path, regard: Regard, refused: R
     assert refused("check", copied).endswith(
         f"{FILE} cannot be read (it is no file); write it anew: regard check RUN --write-manifest"
     )
+
+
+def test_examples_are_files_of_the_run(tmp_path: Path) -> None:
+    run, outside = tmp_path / "run", tmp_path / "outside.png"
+    (run / "examples").mkdir(parents=True)
+    outside.touch()
+    (run / "examples" / "a.png").touch()
+    (run / "examples" / "link.png").symlink_to(outside)
+    assert _file_of_run(run, "examples/a.png").samefile(run / "examples" / "a.png")
+    for name in ("../outside.png", str(outside), "examples/link.png", "examples", "examples/b.png"):
+        with pytest.raises(ValueError, match=r"^the example '.*' of .* is no file of the run; copy the whole run, or "):
+            _file_of_run(run, name)
 
 
 @for_each(
