@@ -142,6 +142,8 @@ def _run(words: list[str]) -> int:
 
 def _without_common_options(words: Sequence[str]) -> tuple[list[str], list[str], bool]:
     """The words without --debug and each --trust-module MODULE before "--"; those modules; whether --debug is there."""
+    if list(words[:2]) == ["completion", "words"]:  # these are being typed, and must import nothing
+        return list(words), [], False
     end = words.index("--") if "--" in words else len(words)
     kept, modules = [], []
     before = iter(words[:end])

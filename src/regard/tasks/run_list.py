@@ -64,12 +64,12 @@ def _summary(run: Path) -> RunSummary:
         lines = _metrics(run)
         files = [path for name in (RECORD, METRICS, LAST, BEST) if (path := run / name).exists()]
         changed = max(path.stat().st_mtime for path in files)
-    except (ValueError, OSError, TypeError, KeyError) as error:
+        validations = [
+            (float(line[metric]), line["step"]) for line in lines
+            if line.get("kind") == "validation" and isinstance(line.get(metric), int | float)
+        ]  # fmt: skip
+    except (ValueError, OSError, TypeError, KeyError, OverflowError) as error:
         return RunSummary(str(run), error=str(error))
-    validations = [
-        (float(line[metric]), line["step"]) for line in lines
-        if line.get("kind") == "validation" and isinstance(line.get(metric), int | float)
-    ]  # fmt: skip
     best, best_step = max(validations, key=lambda each: each[0] if higher else -each[0], default=(None, None))
     return RunSummary(
         str(run),

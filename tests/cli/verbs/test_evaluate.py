@@ -77,6 +77,12 @@ def test_inputs_are_not_overwritten(refused: Refused, trained: Path, pairs: Path
         sentence = f"--out {out} is {name} and would be written over; name another file"
         assert refused("evaluate", trained, *test, "--out", out) == sentence
         assert out.read_bytes() == before
+    sentence = f" {own} is a file of --test and would be written over; name another file"
+    assert refused("evaluate", trained, "--test", own, "--errors", own) == f"--errors{sentence}"
+    assert refused("compare-runs", trained, trained, "--test", own, "--out", own) == f"--out{sentence}"
+    both = tmp_path / "both.tsv"
+    same = f"--out and --errors are the same file, {both}; name two files"
+    assert refused("evaluate", trained, "--out", both, "--errors", both) == same
 
 
 def test_files_that_are_gone(regard: Regard, refused: Refused, trained: Path, pairs: Path, tmp_path: Path) -> None:

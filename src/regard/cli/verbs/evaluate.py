@@ -44,8 +44,11 @@ def run(args: Sequence[str]) -> int:
     options, config = parse_with_run(EvaluateOptions, "evaluate", args)
     task_options = config.Evaluate(**options.task)
     out = options.out
-    check_output("--out", out, options.run, inputs={"a file of --test": getattr(task_options, "test", ())})
-    check_output("--errors", options.errors, options.run, (".html", ".tsv"))
+    tests = {"a file of --test": getattr(task_options, "test", None) or ()}
+    check_output("--out", out, options.run, inputs=tests)
+    check_output("--errors", options.errors, options.run, (".html", ".tsv"), tests)
+    if out is not None and options.errors is not None and out.absolute() == options.errors.absolute():
+        raise ValueError(f"--out and --errors are the same file, {out}; name two files")
     loaded = run_options.load(options.run, options.load)
     with example_progress("example", sys.stderr) as progress:
         evaluation = loaded.evaluate(task_options, progress)

@@ -74,6 +74,10 @@ def test_words_that_may_come_next(trained: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32" or shutil.which("bash") is None, reason="it needs bash")
+def test_words_that_are_typed_import_nothing(regard: Regard) -> None:
+    assert regard("completion", "words", "--trust-module", "no_such_module", "evaluate").code == 0
+
+
 def test_bash_completes(tmp_path: Path) -> None:
     """The script with a command that answers for regard, which is asked for the last word and those before it."""
     (tmp_path / "regard").write_text('#!/bin/sh\nprintf "%s\\n" "$@" > "$0.asked"; printf "one\\ntwo words\\n"\n')

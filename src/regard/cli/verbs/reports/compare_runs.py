@@ -43,16 +43,17 @@ def run(args: Sequence[str]) -> int:
     options, configs = parse_with_runs(CompareRunsOptions, "compare-runs", args)
     if len(options.run) != 2:
         raise ValueError(f"regard compare-runs takes two runs, got {len(options.run)}; name two folders")
-    for folder in options.run:
-        check_output("--out", options.out, folder, (".tsv",))
     task_options = configs[0].Evaluate(**options.task)
+    for folder in options.run:
+        tests = {"a file of --test": getattr(task_options, "test", None) or ()}
+        check_output("--out", options.out, folder, (".tsv",), tests)
     first, second = (run_options.load(folder, options.load) for folder in options.run)
     from regard.experiments.run_comparison import compare_runs
 
     with example_progress("example", sys.stderr) as progress:
         comparison = compare_runs(first, second, task_options, progress)
     if options.out is not None:
-        with open(options.out, "w", encoding="utf-8", newline="") as file:
+        with open(options.out, "w", encoding="utf-8", errors="backslashreplace", newline="") as file:
             writer = csv.writer(file, dialect="excel-tab", lineterminator="\n")
             writer.writerow(("before", "now", "input", "target", "output before", "output now"))
             writer.writerows(
