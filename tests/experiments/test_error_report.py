@@ -119,6 +119,8 @@ def test_runs_are_compared(classifier: LoadedRun, tagger: LoadedRun, trained_pai
         "McNemar's exact test: 12 wrong outputs became right, 0 right ones wrong, p = 0.000488; "
         "the difference is significant"
     )
+    warned = replace(same, second=replace(same.second, notes=("a remark", "Warning: it was trained on them")))
+    assert warned.explain().endswith("\nsecond run: Warning: it was trained on them")
     with pytest.raises(ValueError, match="of classify-text, and .* of tag; compare runs of one task"):
         compare_runs(classifier, tagger, options)
     ran = regard("compare-runs", trained_pairs, trained_pairs, "--json", "--beam", 1)
@@ -159,3 +161,4 @@ def test_what_cannot_be_compared(
 
 def test_formulas_are_texts() -> None:
     assert [safe_cell(text) for text in ("=1+1", "-a", "@x", "a=1", "")] == ["'=1+1", "'-a", "'@x", "a=1", ""]
+    assert safe_cell("a\r=1") == "a =1"

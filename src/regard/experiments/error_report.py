@@ -55,7 +55,7 @@ class ErrorReport:
     def write(self, path: Path) -> None:
         """Writes a page (.html), or all examples (.tsv)."""
         text = self.html() if path.suffix == ".html" else self.tsv()
-        atomic_files.write_atomically(path, [text.encode()])
+        atomic_files.write_atomically(path, [text.encode(errors="backslashreplace")])
 
     def tsv(self) -> str:
         """One line per example, the worst first, as spreadsheets read it."""

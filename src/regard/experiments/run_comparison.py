@@ -74,6 +74,7 @@ class RunComparison:
             "split": self.first.split,
             self.first.unit: len(self.pairs),
             "scores": [dict(self.first.scores), dict(self.second.scores)],
+            "notes": [list(self.first.notes), list(self.second.notes)],
             "changed": len(self.changed),
             "better": self.better,
             "worse": self.worse,
@@ -92,7 +93,13 @@ class RunComparison:
         count = plural(len(self.pairs), self.first.unit.removesuffix("s"))
         said = f"{count}, {self.first.split}: {len(self.changed):,} with another output, "
         said += f"{self.better:,} better, {self.worse:,} worse"
-        return "\n".join([*lines, said, self.significance.sentence])
+        warnings = [
+            f"{run} run: {note}"
+            for run, evaluation in (("first", self.first), ("second", self.second))
+            for note in evaluation.notes
+            if note.startswith("Warning")
+        ]
+        return "\n".join([*lines, said, self.significance.sentence, *warnings])
 
 
 def compare_runs(

@@ -225,7 +225,7 @@ def _read_columns(path: Path, column: int, word_column: int) -> Iterator[TaggedS
 def _is_json(line: str) -> bool:
     try:
         return isinstance(json.loads(line), dict | list)
-    except ValueError:
+    except (ValueError, RecursionError):  # the latter of thousands of brackets
         return False
 
 
