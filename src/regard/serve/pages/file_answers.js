@@ -169,11 +169,13 @@ function fileCard(request, columns) {
     if (file.files.length) take(file.files[0]);
   });
   header.addEventListener("change", () => {
+    running?.abort();
     answers = [];
     drawColumns();
     show(`${body().length} rows.`);
   });
   column.addEventListener("change", () => {
+    running?.abort();
     answers = [];
     show(`${body().length} rows.`);
   });
